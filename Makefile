@@ -1,0 +1,137 @@
+# Everything a developer or CI runs. `make test` alone installs what it needs.
+
+VENV := .venv
+PY := $(VENV)/bin/python
+NPX := node_modules/.bin
+BUNDLE := src/optchat/hosts/opencode/plugin/optchat.js
+PLUGIN_SRC := plugins/opencode/src/index.ts
+SCRATCH := .cache
+PYTHONS := python3.13 python3.12 python3.11 python3
+# The code that exists by now: ruff and biome complain about a path that does not.
+PY_DIRS := $(wildcard src tests tools bench)
+WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help setup node test check fmt lint format-check types imports plugin-types bundle-fresh \
+	docs docs-fresh leaks e2e bench plugin lock demo clean
+
+help: ## list the targets
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+# --- installation ---------------------------------------------------------------------------------
+
+setup: $(VENV)/.package node ## install Python and Node dependencies from the lock files
+
+# A candidate must run, not only be on the path: version managers leave names that answer with an error.
+$(VENV)/.created:
+	@for name in $(PYTHONS); do \
+		if "$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+			echo "setup: $$("$$name" --version) as $$name"; \
+			"$$name" -m venv --clear $(VENV) && touch $@ && exit 0; exit 1; \
+		fi; \
+	done; echo "setup: no Python 3.11 or later found (tried: $(PYTHONS))" >&2; exit 1
+
+$(VENV)/.locked: requirements-dev.lock | $(VENV)/.created
+	$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@touch $@
+
+$(VENV)/.package: pyproject.toml $(VENV)/.locked
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@touch $@
+
+# Node is for the plugin's tools and for the host that the e2e tests run; Python works without.
+# In CI nothing may be left out, so that its absence is an error there.
+node:
+	@if command -v npm >/dev/null 2>&1 && \
+		node -e 'process.exit(process.versions.node.split(".")[0] >= 20 ? 0 : 1)' 2>/dev/null; then \
+		$(MAKE) --no-print-directory node_modules/.locked; \
+	elif [ -n "$$CI" ]; then \
+		echo "setup: CI needs Node 20 or later with npm" >&2; exit 1; \
+	else \
+		echo "setup: no Node 20 or later with npm: the plugin's checks, type checks and tests with the real host are off"; \
+	fi
+
+node_modules/.locked: package-lock.json .npmrc
+	npm ci --loglevel=error
+	@# The one install script that is needed: it links the host's binary for this processor into place.
+	@node node_modules/opencode-ai/postinstall.mjs
+	@touch $@
+
+# --- tests ----------------------------------------------------------------------------------------
+
+test: setup ## all tests (T='-k name' or T=tests/unit narrows them)
+	$(PY) -m pytest -n $(WORKERS) $(T)
+
+e2e: setup ## only the tests that run the real OpenCode
+	$(PY) -m pytest -m host $(T)
+
+# --- checks ---------------------------------------------------------------------------------------
+
+check: lint format-check types imports plugin-types bundle-fresh docs-fresh leaks ## what CI checks before the tests
+
+lint: setup ## ruff and biome
+	$(PY) -m ruff check $(PY_DIRS)
+	$(if $(wildcard plugins/opencode/src),$(NPX)/biome lint --error-on-warnings plugins/opencode)
+
+format-check: setup
+	$(PY) -m ruff format --check $(PY_DIRS)
+	$(if $(wildcard plugins/opencode/src),$(NPX)/biome format plugins/opencode)
+
+fmt: setup ## format and apply safe fixes
+	$(PY) -m ruff check --fix-only --quiet $(PY_DIRS)
+	$(PY) -m ruff format $(PY_DIRS)
+	$(if $(wildcard plugins/opencode/src),$(NPX)/biome check --write plugins/opencode)
+
+types: setup ## pyright, strict over src
+	$(NPX)/pyright
+
+imports: setup ## the layer rules in pyproject.toml
+	$(VENV)/bin/lint-imports --no-cache
+
+plugin-types: setup ## tsc, strict over the plugin
+	$(if $(wildcard $(PLUGIN_SRC)),$(NPX)/tsc --project plugins/opencode --noEmit,@echo "plugin-types: no plugin yet")
+
+bundle-fresh: setup
+ifneq ($(wildcard $(PLUGIN_SRC)),)
+	@mkdir -p $(SCRATCH)
+	@$(MAKE) --no-print-directory plugin BUNDLE=$(SCRATCH)/optchat.js
+	@cmp $(SCRATCH)/optchat.js $(BUNDLE) || { echo "bundle-fresh: the bundle is stale, run: make plugin" >&2; exit 1; }
+else
+	@echo "bundle-fresh: no plugin yet"
+endif
+
+leaks: setup ## no machine paths, registry names or download addresses in tracked files
+	$(PY) tools/check_repo.py
+
+# --- generated files ------------------------------------------------------------------------------
+
+plugin: setup ## build the plugin's bundle
+	@$(NPX)/esbuild $(PLUGIN_SRC) --bundle --format=esm --target=es2022 --platform=node \
+		--banner:js='// Generated from plugins/opencode by `make plugin`. Do not edit.' \
+		--charset=utf8 --log-level=warning --outfile=$(BUNDLE)
+
+docs: setup ## write the generated parts of the documentation
+	$(if $(wildcard tools/gen_docs.py),$(PY) tools/gen_docs.py,@echo "docs: nothing is generated yet")
+
+docs-fresh: setup
+	$(if $(wildcard tools/gen_docs.py),$(PY) tools/gen_docs.py --check,@echo "docs-fresh: nothing is generated yet")
+
+COMPILE = uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-header
+lock: ## renew the lock files within pyproject.toml and package.json (needs uv; UP=--upgrade for newer versions)
+	$(COMPILE) $(UP) --output-file requirements.lock
+	$(COMPILE) $(UP) --group dev --constraint requirements.lock --output-file requirements-dev.lock
+	npm install --package-lock-only --loglevel=error
+	node tools/complete_lock.mjs
+
+# --- running --------------------------------------------------------------------------------------
+
+bench: setup ## one benchmark: make bench NAME=… writes bench/results/NAME.json
+	@if [ -z "$(NAME)" ]; then echo "bench: which one? make bench NAME=…" >&2; exit 2; fi
+	$(PY) -m bench.run --name $(NAME)
+
+demo: setup ## a guided tour with a deterministic model
+	$(VENV)/bin/optchat demo
+
+clean: ## remove what setup and the checks made
+	rm -rf $(VENV) node_modules $(SCRATCH) .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,182 @@
+/**
+ * The way to the coordinator: one Unix socket, found by asking `optchat ensure`, started if need be.
+ *
+ * All instances of the plugin in a process share one connection for a command, because the host
+ * makes an instance for each directory and starting is worth doing once.
+ */
+import { execFile } from "node:child_process";
+import { Agent, request as httpRequest } from "node:http";
+import { Failure, unreachable } from "./failure.ts";
+import type { ErrorBody, Routes } from "./wire.gen.ts";
+import { PROTOCOL, PROTOCOL_HEADER } from "./wire.gen.ts";
+
+const STARTING = "the coordinator is still starting";
+const ENSURE_TIMEOUT_MS = 20_000;
+const BACKOFF_MS = { first: 500, most: 30_000 };
+// A server that stopped, or stopped keeping this connection; what was asked is safe to ask again.
+const GONE = new Set(["ECONNREFUSED", "ENOENT", "ECONNRESET", "EPIPE", "ConnectionRefused"]);
+
+export class Connection {
+  readonly #command: string[];
+  readonly #agent = new Agent({ keepAlive: true, maxSockets: 8 });
+  #socket: string | undefined;
+  #starting: Promise<string> | undefined;
+  #everStarted = false;
+  #failures = 0;
+  #notBefore = 0;
+  #lastFailure: Failure | undefined;
+
+  constructor(command: string[]) {
+    this.#command = command;
+  }
+
+  /** Find or start the coordinator. Callers share one attempt, and none is made while backing off. */
+  ensure(): Promise<string> {
+    if (this.#socket !== undefined) return Promise.resolve(this.#socket);
+    if (this.#starting) return this.#starting;
+    if (this.#lastFailure && Date.now() < this.#notBefore) return Promise.reject(this.#lastFailure);
+    const starting = this.#start();
+    this.#starting = starting;
+    starting.then(
+      (socket) => {
+        this.#starting = undefined;
+        this.#socket = socket;
+        this.#everStarted = true;
+        this.#failures = 0;
+        this.#lastFailure = undefined;
+      },
+      (failure: Failure) => {
+        this.#starting = undefined;
+        this.#lastFailure = failure;
+        const wait = BACKOFF_MS.first * 2 ** this.#failures++;
+        this.#notBefore = Date.now() + Math.min(wait, BACKOFF_MS.most);
+      },
+    );
+    return starting;
+  }
+
+  /** Wait until there is a coordinator, longer for the first one of the process. */
+  async ready(firstMs: number, laterMs: number): Promise<void> {
+    const deadline = Date.now() + (this.#everStarted ? laterMs : firstMs);
+    await within(this.ensure(), deadline, STARTING);
+  }
+
+  /** Send one request and return its answer, within a bound. Raises a `Failure`, nothing else. */
+  async ask<Path extends keyof Routes>(
+    path: Path,
+    body: Routes[Path]["request"],
+    timeoutMs: number,
+    signal?: AbortSignal,
+  ): Promise<Routes[Path]["answer"]> {
+    const deadline = Date.now() + timeoutMs;
+    const text = JSON.stringify(body ?? {});
+    for (let attempt = 1; ; attempt++) {
+      const socket = await within(this.ensure(), deadline, STARTING);
+      try {
+        const { status, answer } = await this.#post(socket, path, text, deadline, signal);
+        if (status === 200) return JSON.parse(answer) as Routes[Path]["answer"];
+        throw refused(status, answer);
+      } catch (thrown) {
+        if (thrown instanceof Failure) throw thrown;
+        const { code, message } = thrown as NodeJS.ErrnoException;
+        if (attempt >= 3 || !GONE.has(code ?? "")) throw unreachable(message || String(code));
+        // A kept connection may have been closed under us; that alone says nothing of the socket.
+        if (code !== "ECONNRESET" && code !== "EPIPE") this.#forget(socket);
+      }
+    }
+  }
+
+  #forget(socket: string): void {
+    if (this.#socket === socket) this.#socket = undefined;
+  }
+
+  #start(): Promise<string> {
+    const [program = "optchat", ...rest] = this.#command;
+    const line = [program, ...rest, "ensure", "--json"].join(" ");
+    return new Promise((resolve, reject) => {
+      const options = { timeout: ENSURE_TIMEOUT_MS, encoding: "utf8" as const };
+      execFile(program, [...rest, "ensure", "--json"], options, (error, stdout, stderr) => {
+        const socket = error ? undefined : readSocket(stdout);
+        if (socket !== undefined) return resolve(socket);
+        const said = stderr.trim().split("\n").at(-1) || error?.message || "it named no socket";
+        reject(unreachable(`\`${line}\` failed: ${said}`));
+      }).stdin?.end();
+    });
+  }
+
+  #post(
+    socketPath: string,
+    path: string,
+    text: string,
+    deadline: number,
+    signal: AbortSignal | undefined,
+  ): Promise<{ status: number; answer: string }> {
+    return new Promise((resolve, reject) => {
+      const payload = Buffer.from(text);
+      const headers = {
+        "content-type": "application/json",
+        "content-length": payload.length,
+        [PROTOCOL_HEADER]: String(PROTOCOL),
+      };
+      const options = { socketPath, path, method: "POST", headers, agent: this.#agent };
+      const call = httpRequest(options, (response) => {
+        const chunks: Buffer[] = [];
+        response.on("data", (chunk: Buffer) => chunks.push(chunk));
+        response.on("error", fail);
+        response.on("end", () => {
+          done();
+          const answer = Buffer.concat(chunks).toString("utf8");
+          resolve({ status: response.statusCode ?? 0, answer });
+        });
+      });
+      const leave = (message: string) => {
+        fail(unreachable(message));
+        call.destroy();
+      };
+      const aborted = () => leave("the call was aborted");
+      const bound = Math.max(1, deadline - Date.now());
+      const timer = setTimeout(() => leave(`no answer to ${path} in time`), bound);
+      const done = () => {
+        clearTimeout(timer);
+        signal?.removeEventListener("abort", aborted);
+      };
+      function fail(error: Error): void {
+        done();
+        reject(error);
+      }
+      signal?.addEventListener("abort", aborted);
+      call.on("error", fail);
+      call.end(payload);
+    });
+  }
+}
+
+function readSocket(stdout: string): string | undefined {
+  try {
+    const { socket } = JSON.parse(stdout.trim().split("\n").at(-1) ?? "") as { socket?: unknown };
+    return typeof socket === "string" ? socket : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function refused(status: number, answer: string): Failure {
+  try {
+    return new Failure((JSON.parse(answer) as ErrorBody).error);
+  } catch {
+    return unreachable(`the coordinator answered with status ${status}`);
+  }
+}
+
+/** Wait for a promise no longer than until `deadline`. */
+export async function within<T>(promise: Promise<T>, deadline: number, late: string): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const bound = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(unreachable(late)), Math.max(1, deadline - Date.now()));
+  });
+  try {
+    return await Promise.race([promise, bound]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

@@ -1,0 +1,223 @@
+/**
+ * What is read of the host's data, and the host's client with errors instead of result pairs.
+ *
+ * The SDK's own types lag behind the release that this was made against and name far more than is
+ * needed, so the shapes here are the ones that were seen on the running host.
+ */
+import type { PluginInput } from "@opencode-ai/plugin";
+
+export interface Rule {
+  permission: string;
+  pattern: string;
+  action: "allow" | "ask" | "deny";
+}
+
+export interface HostSession {
+  id: string;
+  projectID: string;
+  directory: string;
+  parentID?: string;
+  title: string;
+  metadata?: Record<string, unknown>;
+  permission?: Rule[];
+  time: { created: number; updated: number; archived?: number };
+}
+
+export interface HostUser {
+  id: string;
+  sessionID: string;
+  role: "user";
+  agent: string;
+  model: { providerID: string; modelID: string };
+  tools?: Record<string, boolean>;
+  time: { created: number };
+}
+
+export interface HostAssistant {
+  id: string;
+  sessionID: string;
+  role: "assistant";
+  parentID: string;
+  providerID: string;
+  modelID: string;
+  summary?: boolean;
+  finish?: string;
+  error?: { name: string };
+  tokens: { input: number; cache: { read: number; write: number } };
+  time: { created: number; completed?: number };
+}
+
+export interface HostFile {
+  id: string;
+  type: "file";
+  mime: string;
+  filename?: string;
+  url: string;
+}
+
+export interface HostTool {
+  id: string;
+  type: "tool";
+  tool: string;
+  state: {
+    status: "pending" | "running" | "completed" | "error";
+    input: unknown;
+    output?: string;
+    error?: string;
+    title?: string;
+    metadata?: Record<string, unknown>;
+    time?: { start?: number; end?: number; compacted?: number };
+    attachments?: HostFile[];
+  };
+}
+
+export interface HostText {
+  id: string;
+  type: "text";
+  text: string;
+  synthetic?: boolean;
+  ignored?: boolean;
+  metadata?: Record<string, unknown>;
+}
+
+export type HostPart =
+  | HostText
+  | HostFile
+  | HostTool
+  | { id: string; type: "reasoning"; text: string }
+  | { id: string; type: "compaction"; overflow?: boolean }
+  | { id: string; type: "subtask"; prompt: string }
+  | { id: string; type: "agent" | "step-start" | "step-finish" | "snapshot" | "patch" | "retry" };
+
+export interface HostMessage {
+  info: HostUser | HostAssistant;
+  parts: HostPart[];
+}
+
+export interface Limit {
+  context: number;
+  output: number;
+  input?: number;
+}
+
+export interface HostAgent {
+  name: string;
+  prompt?: string;
+  permission?: Rule[];
+}
+
+export interface HostToolDefinition {
+  id: string;
+  description: string;
+  parameters: unknown;
+}
+
+interface Provider {
+  id: string;
+  models: Record<string, { limit: Limit }>;
+}
+
+/** The host as one instance of the plugin sees it. */
+export class Host {
+  readonly directory: string;
+  readonly worktree: string;
+  readonly project: { id: string; worktree: string };
+  readonly #client: PluginInput["client"];
+  readonly #sessions = new Map<string, HostSession>();
+  #agents: Promise<HostAgent[]> | undefined;
+  readonly #tools = new Map<string, Promise<HostToolDefinition[]>>();
+  readonly #limits = new Map<string, Limit>();
+
+  constructor(input: Pick<PluginInput, "client" | "directory" | "worktree" | "project">) {
+    this.#client = input.client;
+    this.directory = input.directory;
+    this.worktree = input.worktree;
+    this.project = input.project;
+  }
+
+  /** The session as last told; events keep it fresh, so that a turn costs no request for it. */
+  async session(id: string): Promise<HostSession> {
+    const known = this.#sessions.get(id);
+    if (known) return known;
+    const session = await data<HostSession>(this.#client.session.get({ path: { id } }));
+    this.#sessions.set(id, session);
+    return session;
+  }
+
+  remember(session: HostSession): void {
+    this.#sessions.set(session.id, session);
+  }
+
+  forget(id: string): void {
+    this.#sessions.delete(id);
+  }
+
+  /** Every message of the session as it is in the host's store, oldest first. */
+  messages(id: string): Promise<HostMessage[]> {
+    return data<HostMessage[]>(this.#client.session.messages({ path: { id } }));
+  }
+
+  async busy(id: string): Promise<boolean> {
+    const all = await data<Record<string, { type: string }>>(this.#client.session.status());
+    return (all[id]?.type ?? "idle") !== "idle";
+  }
+
+  /** The project's sessions, newest first. The host stops at a hundred unless told otherwise. */
+  sessions(): Promise<HostSession[]> {
+    const query: object = { limit: 500 };
+    return data<HostSession[]>(this.#client.session.list({ query }));
+  }
+
+  /** The limits of a model; zero where the host does not know one. */
+  async limit(provider: string, model: string): Promise<Limit> {
+    const key = `${provider}/${model}`;
+    if (!this.#limits.has(key)) {
+      const answer = await data<{ providers: Provider[] }>(this.#client.config.providers());
+      for (const { id, models } of answer.providers)
+        for (const [name, { limit }] of Object.entries(models))
+          this.#limits.set(`${id}/${name}`, limit);
+    }
+    return this.#limits.get(key) ?? { context: 0, output: 0 };
+  }
+
+  async agent(name: string): Promise<HostAgent | undefined> {
+    this.#agents ??= data<HostAgent[]>(this.#client.app.agents());
+    this.#agents.catch(() => {
+      this.#agents = undefined;
+    });
+    return (await this.#agents).find((agent) => agent.name === name);
+  }
+
+  /** The tools that the host's registry offers to a model, before an agent's permissions. */
+  tools(provider: string, model: string): Promise<HostToolDefinition[]> {
+    const key = `${provider}/${model}`;
+    const known = this.#tools.get(key);
+    if (known) return known;
+    const query = { provider, model };
+    const asked = data<HostToolDefinition[]>(this.#client.tool.list({ query }));
+    asked.catch(() => this.#tools.delete(key));
+    this.#tools.set(key, asked);
+    return asked;
+  }
+
+  /** Whether tools are offered that the registry does not list. */
+  async servers(): Promise<boolean> {
+    const all = await data<Record<string, { status: string }>>(this.#client.mcp.status());
+    return Object.values(all).some((server) => server.status === "connected");
+  }
+
+  /** Tell the person: in the host's log, and on the screen where there is one. */
+  async say(level: "info" | "warn" | "error", message: string): Promise<void> {
+    const variant = level === "warn" ? "warning" : level;
+    await Promise.allSettled([
+      this.#client.app.log({ body: { service: "optchat", level, message } }),
+      this.#client.tui.showToast({ body: { title: "optchat", message, variant } }),
+    ]);
+  }
+}
+
+async function data<T>(answer: Promise<{ data?: unknown; error?: unknown }>): Promise<T> {
+  const { data: value, error } = await answer;
+  if (value === undefined) throw new Error(`the host did not answer: ${JSON.stringify(error)}`);
+  return value as T;
+}

@@ -1,0 +1,181 @@
+/** One model request on its way out: assembled, given its memory, checked, or stopped. */
+import type { Connection } from "./connection.ts";
+import { describe, Stop } from "./failure.ts";
+import type { Host, HostMessage, HostUser } from "./host.ts";
+import { inject } from "./inject.ts";
+import { rolesOf } from "./map.ts";
+import { say, sayFailure } from "./notices.ts";
+import type { Options } from "./options.ts";
+import { learnSystem, overheadOf } from "./overhead.ts";
+import { sessionInfo } from "./session.ts";
+import { add, exceeds, measure, measureMessage } from "./sizes.ts";
+import { isPrivate, type Outgoing, type SessionState, sessionState } from "./state.ts";
+import type { Sync } from "./sync.ts";
+import type { AssembleRequest, AssembleResponse, UsageInfo } from "./wire.gen.ts";
+
+const QUIET_MS = 15_000;
+
+export class Requests {
+  readonly #host: Host;
+  readonly #connection: Connection;
+  readonly #options: Options;
+  readonly #sync: Sync;
+
+  constructor(host: Host, connection: Connection, options: Options, sync: Sync) {
+    this.#host = host;
+    this.#connection = connection;
+    this.#options = options;
+    this.#sync = sync;
+  }
+
+  /** Give the messages about to be sent their memory, in place. */
+  async assemble(messages: HostMessage[]): Promise<void> {
+    const id = messages[0]?.info.sessionID;
+    if (id === undefined) return;
+    const state = sessionState(id);
+    state.admittedAt = 0;
+    state.outgoing = undefined;
+    if (state.compacting) {
+      // The host summarises its own transcript; a view of ours is not part of that.
+      state.compacting = false;
+      return;
+    }
+    const session = await this.#host.session(id);
+    const user = messages.findLast(({ info }) => info.role === "user")?.info as
+      | HostUser
+      | undefined;
+    if (isPrivate(session) || user === undefined) return;
+    state.active = true;
+    for (const { info } of messages) if (info.role === "user") state.loaded.add(info.id);
+    if (Date.now() < state.quietUntil) return;
+    try {
+      await this.#connection.ready(this.#options.startTimeoutMs, this.#options.assembleTimeoutMs);
+      if (!state.sealed.has(user.id)) await this.#sync.now(id);
+      const { request, outgoing } = await this.#describe(state, session, user, messages);
+      const answer = await this.#connection.ask(
+        "/v1/assemble",
+        request,
+        this.#options.assembleTimeoutMs,
+      );
+      this.#apply(answer, outgoing, messages);
+      state.outgoing = outgoing;
+    } catch (thrown) {
+      state.quietUntil = Date.now() + QUIET_MS;
+      sayFailure(this.#host, thrown);
+    }
+  }
+
+  /** Put the base behind the host's instructions, once these show that it is a main request. */
+  async system(id: string, system: string[]): Promise<void> {
+    const outgoing = sessionState(id).outgoing;
+    if (!outgoing || !isMain(system)) return;
+    const seen = measure(system.join("\n"));
+    const { agent, model } = outgoing;
+    learnSystem(
+      this.#host,
+      { agent, model: { providerID: model.provider, modelID: model.id } },
+      seen,
+    );
+    // Second, so that it has a cache mark of its own and nothing that changes stands before it.
+    if (outgoing.base) system.splice(1, 0, outgoing.base);
+    outgoing.delivered = true;
+    const overhead = add(seen, outgoing.tools);
+    if (outgoing.stop || !exceeds(overhead, outgoing.overhead)) return;
+    outgoing.overhead = overhead;
+    await this.#check(outgoing);
+  }
+
+  /** End the turn if its request must not be sent. The last hook that knows what it is for. */
+  settle(id: string, agent: string): void {
+    const outgoing = sessionState(id).outgoing;
+    if (!outgoing || agent === "title" || agent === "compaction") return;
+    if (outgoing.stop) throw new Stop(outgoing.stop);
+    if (!outgoing.base || outgoing.delivered) return;
+    // Messages were left out for a base that did not go in: the model would miss its own past.
+    const message = "the host's instructions were not recognised, so that memory found no place";
+    throw new Stop({ code: "plugin", message, hint: "optchat doctor", retryable: false });
+  }
+
+  async #describe(
+    state: SessionState,
+    session: Awaited<ReturnType<Host["session"]>>,
+    user: HostUser,
+    messages: readonly HostMessage[],
+  ): Promise<{ request: AssembleRequest; outgoing: Outgoing }> {
+    const { providerID, modelID } = user.model;
+    const [limit, overhead] = await Promise.all([
+      this.#host.limit(providerID, modelID),
+      overheadOf(this.#host, session, user),
+    ]);
+    const roles = rolesOf(messages);
+    const request = {
+      session: sessionInfo(this.#host, session, state),
+      model: {
+        provider: providerID,
+        id: modelID,
+        context_tokens: limit.context,
+        output_tokens: limit.output,
+        input_tokens: limit.input ?? null,
+      },
+      agent: user.agent,
+      shape: messages.map((message, index) => ({
+        id: message.info.id,
+        role: roles[index] ?? "other",
+        sizes: measureMessage(message),
+      })),
+      overhead: overhead.sizes,
+      overhead_known: overhead.known,
+      usage: usageOf(messages),
+    };
+    const outgoing: Outgoing = {
+      session: request.session,
+      model: request.model,
+      agent: user.agent,
+      base: "",
+      delivered: false,
+      overhead: overhead.sizes,
+      tools: overhead.tools,
+    };
+    return { request, outgoing };
+  }
+
+  #apply(answer: AssembleResponse, outgoing: Outgoing, messages: HostMessage[]): void {
+    if (answer.notice) say(this.#host, "info", answer.notice, answer.notice);
+    if (answer.state === "ready") {
+      inject(messages, answer);
+      if (answer.placement === "system") outgoing.base = answer.base;
+    } else if (answer.state === "stop") {
+      const unknown = { code: "stopped", message: "memory is not ready", hint: "optchat status" };
+      outgoing.stop = answer.error ?? { ...unknown, retryable: true };
+    }
+  }
+
+  async #check(outgoing: Outgoing): Promise<void> {
+    const { session, model, agent, overhead } = outgoing;
+    const body = { session, model, agent, overhead };
+    try {
+      const bound = this.#options.assembleTimeoutMs;
+      const { error } = await this.#connection.ask("/v1/check", body, bound);
+      if (error) outgoing.stop = error;
+    } catch (thrown) {
+      const { code, message, hint } = describe(thrown);
+      const text = `A request went out unchecked: ${message} (${code}). Next: ${hint}`;
+      say(this.#host, "warn", `check ${code}`, text);
+    }
+  }
+}
+
+/** Only a main request describes the environment; the title's, which has no other mark, does not. */
+function isMain(system: readonly string[]): boolean {
+  return system[0]?.includes("\n<env>\n") === true;
+}
+
+function usageOf(messages: readonly HostMessage[]): UsageInfo | null {
+  for (const { info } of messages.toReversed()) {
+    if (info.role !== "assistant" || info.summary) continue;
+    const { input, cache } = info.tokens;
+    const input_tokens = input + cache.read + cache.write;
+    if (input_tokens > 0) return { message_id: info.id, input_tokens };
+  }
+  return null;
+}

@@ -1,0 +1,58 @@
+/** A session as the coordinator identifies it, and the origin of a fork. */
+import type { Host, HostMessage, HostSession } from "./host.ts";
+import { HOST } from "./names.ts";
+import type { SessionState } from "./state.ts";
+import type { SessionInfo } from "./wire.gen.ts";
+
+const CANDIDATES = 20;
+
+export function sessionInfo(host: Host, session: HostSession, state: SessionState): SessionInfo {
+  // The host gives one id to every directory outside version control.
+  const global = session.projectID === "global";
+  return {
+    host: HOST,
+    id: session.id,
+    project_key: global ? `dir:${session.directory}` : session.projectID,
+    project_directory: global ? session.directory : host.project.worktree,
+    directory: session.directory,
+    title: session.title,
+    created_ms: session.time.created,
+    updated_ms: session.time.updated,
+    parent_id: session.parentID ?? null,
+    fork_of: state.forkOf ?? null,
+    archived: session.time.archived !== undefined,
+    worktree: global ? null : host.worktree,
+  };
+}
+
+/**
+ * The session that this one was copied from, or null.
+ *
+ * The host keeps no link, but a copy keeps the times of its messages, which are then older than the
+ * session itself, and the original still has messages of exactly these times.
+ */
+export async function findOrigin(
+  host: Host,
+  session: HostSession,
+  messages: readonly HostMessage[],
+): Promise<string | null> {
+  const copied = messages.filter(({ info }) => info.time.created < session.time.created);
+  const [first] = copied;
+  if (!first) return null;
+  const title = session.title.replace(/ \(fork #1\)$/, "");
+  const previous = title.replace(/ \(fork #(\d+)\)$/, (_, n) => ` (fork #${Number(n) - 1})`);
+  const candidates = (await host.sessions())
+    .filter(({ id, parentID }) => id !== session.id && parentID === undefined)
+    .filter(({ time }) => time.created < session.time.created)
+    .filter(({ time }) => time.updated >= first.info.time.created)
+    .sort((a, b) => Number(b.title === previous) - Number(a.title === previous));
+  for (const { id } of candidates.slice(0, CANDIDATES)) {
+    const theirs = await host.messages(id);
+    if (copied.every((message, index) => isCopy(message, theirs[index]))) return id;
+  }
+  return null;
+}
+
+function isCopy({ info }: HostMessage, original: HostMessage | undefined): boolean {
+  return original?.info.time.created === info.time.created && original.info.role === info.role;
+}

@@ -1,0 +1,140 @@
+/**
+ * Reconciliation: the coordinator is told a session's whole membership, and asks for what it lacks.
+ *
+ * The host's store is the truth and events are only a reason to look at it, since they repeat, come
+ * before what they announce, and do not cross processes. One pass runs for a session at a time, and
+ * at most one waits: it sees everything that any caller in between has caused.
+ */
+import type { Connection } from "./connection.ts";
+import type { Host, HostMessage } from "./host.ts";
+import { mapMessages } from "./map.ts";
+import { say, sayFailure } from "./notices.ts";
+import type { Options } from "./options.ts";
+import { findOrigin, sessionInfo } from "./session.ts";
+import { isPrivate, type SessionState, sessionState, shared } from "./state.ts";
+import type { MessageInfo, SyncRequest } from "./wire.gen.ts";
+
+const CONTENT_CHARS = 8_000_000;
+const SETTLE_MS = 150;
+const ADMISSION_MS = 10_000;
+
+export class Sync {
+  readonly #host: Host;
+  readonly #connection: Connection;
+  readonly #options: Options;
+
+  constructor(host: Host, connection: Connection, options: Options) {
+    this.#host = host;
+    this.#connection = connection;
+    this.#options = options;
+  }
+
+  /** Return when a pass that began after this call is done. */
+  now(id: string): Promise<void> {
+    const state = sessionState(id);
+    if (!state.running) return this.#begin(id, state);
+    state.waiting ??= state.running
+      .catch(() => undefined)
+      .then(() => {
+        state.waiting = undefined;
+        return this.#begin(id, state);
+      });
+    return state.waiting;
+  }
+
+  /** Have a pass made in the background, for a session that this process follows. */
+  wake(id: string): void {
+    if (!shared().sessions.get(id)?.active) return;
+    this.now(id).catch((thrown) => sayFailure(this.#host, thrown));
+  }
+
+  /** Wait for what is under way, within a bound. */
+  async flush(timeoutMs: number): Promise<void> {
+    const pending = [...shared().sessions.values()].flatMap((s) => [s.running, s.waiting]);
+    await Promise.race([Promise.allSettled(pending), delay(timeoutMs)]);
+  }
+
+  #begin(id: string, state: SessionState): Promise<void> {
+    const running = this.#pass(id, state).finally(() => {
+      state.running = undefined;
+    });
+    state.running = running;
+    return running;
+  }
+
+  async #pass(id: string, state: SessionState): Promise<void> {
+    const host = this.#host;
+    const session = await host.session(id);
+    if (isPrivate(session)) return;
+    const { messages, idle } = await this.#look(id, state);
+    if (state.forkOf === undefined) state.forkOf = await findOrigin(host, session, messages);
+    const mapped = mapMessages(messages, {
+      opens: state.opens,
+      loaded: state.loaded,
+      begun: state.begun,
+      settled: idle,
+    });
+    await this.#send({ session: sessionInfo(host, session, state), messages: mapped, idle }, state);
+  }
+
+  // The end of a failed or aborted turn is written after the session has been called idle.
+  async #look(
+    id: string,
+    state: SessionState,
+  ): Promise<{ messages: HostMessage[]; idle: boolean }> {
+    const host = this.#host;
+    const [messages, before] = await Promise.all([host.messages(id), this.#idle(id, state)]);
+    if (!before || ended(messages)) return { messages, idle: before };
+    await delay(SETTLE_MS);
+    return { messages: await host.messages(id), idle: await this.#idle(id, state) };
+  }
+
+  // Between a message's arrival and its turn's beginning the host still calls the session idle.
+  async #idle(id: string, state: SessionState): Promise<boolean> {
+    if (Date.now() - state.admittedAt < ADMISSION_MS) return false;
+    return !(await this.#host.busy(id));
+  }
+
+  async #send(request: SyncRequest, state: SessionState): Promise<void> {
+    const { messages } = request;
+    let wanted = new Set(
+      messages.filter((m) => m.final && state.sealed.get(m.id) !== m.digest).map((m) => m.id),
+    );
+    for (let before = Number.POSITIVE_INFINITY; ; before = wanted.size) {
+      const body = { ...request, messages: withContent(messages, wanted) };
+      const answer = await this.#connection.ask("/v1/sync", body, this.#options.syncTimeoutMs);
+      const need = new Set(answer.need);
+      for (const message of messages)
+        if (message.final && !need.has(message.id)) state.sealed.set(message.id, message.digest);
+        else state.sealed.delete(message.id);
+      if (answer.disabled) {
+        say(this.#host, "warn", `disabled ${request.session.id}`, answer.disabled);
+      }
+      if (need.size === 0 || need.size >= before) break;
+      wanted = need;
+    }
+    const members = new Set(messages.map((message) => message.id));
+    for (const id of state.sealed.keys()) if (!members.has(id)) state.sealed.delete(id);
+  }
+}
+
+// Content is sent only once it is final, and in portions: the answer asks for the next one.
+function withContent(messages: readonly MessageInfo[], wanted: Set<string>): MessageInfo[] {
+  let left = CONTENT_CHARS;
+  return messages.map((message) => {
+    if (left <= 0 || !message.final || !wanted.has(message.id)) return { ...message, parts: null };
+    left -= JSON.stringify(message.parts).length;
+    return message;
+  });
+}
+
+function ended(messages: readonly HostMessage[]): boolean {
+  const info = messages.at(-1)?.info;
+  return info?.role === "assistant" && info.time.completed !== undefined;
+}
+
+function delay(ms: number): Promise<void> {
+  return new Promise((resolve) => {
+    setTimeout(resolve, ms).unref();
+  });
+}

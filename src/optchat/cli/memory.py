@@ -1,0 +1,154 @@
+"""Looking into the memory: sessions, search, zoom, date, export, resync."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from optchat import config
+from optchat.cli.options import directory_option, json_option, scope_option
+from optchat.cli.output import emit
+from optchat.wire import (
+    ExportRequest,
+    ExportResponse,
+    ResyncRequest,
+    SyncResponse,
+    ToolRequest,
+    ToolResponse,
+)
+
+
+def _call(path: str, request: Any, answer: type[Any]) -> Any:
+    from optchat.coordinator import client
+    from optchat.coordinator.paths import Paths
+
+    client.ensure(config.home())
+    with client.Client(Paths(config.home())) as connection:
+        return connection.call(path, request, answer)
+
+
+def _tool(
+    tool: Any, args: dict[str, Any], *, scope: str | None, directory: str | None, as_json: bool
+) -> None:
+    request = ToolRequest(
+        tool=tool,
+        args_json=json.dumps({k: v for k, v in args.items() if v is not None}),
+        scope=scope,
+        directory=None if scope else directory or str(Path.cwd()),
+    )
+    found: ToolResponse = _call("/v1/tool", request, ToolResponse)
+    if as_json:
+        emit(json.loads(found.data_json))
+    else:
+        click.echo(found.output)
+
+
+@click.command()
+@click.option("--cursor", default=None, help="Go on where the page before ended.")
+@scope_option
+@directory_option
+@json_option
+def sessions(
+    *, cursor: str | None, scope: str | None, directory: str | None, as_json: bool
+) -> None:
+    """List the conversations that have published something."""
+    _tool("memory_sessions", {"cursor": cursor}, scope=scope, directory=directory, as_json=as_json)
+
+
+@click.command()
+@click.argument("query")
+@click.option("--session", default=None, help="Only in this session, as s12.")
+@click.option("--before", default=None, help="Only before this date or time (ISO, local).")
+@click.option("--after", default=None, help="Only from this date or time on (ISO, local).")
+@click.option("--cursor", default=None, help="Go on where the page before ended.")
+@scope_option
+@directory_option
+@json_option
+def search(
+    *,
+    query: str,
+    session: str | None,
+    before: str | None,
+    after: str | None,
+    cursor: str | None,
+    scope: str | None,
+    directory: str | None,
+    as_json: bool,
+) -> None:
+    """Find words in the originals: plain words, "phrases" and -excluded ones."""
+    args = {
+        "query": query,
+        "session": session,
+        "before": before,
+        "after": after,
+        "cursor": cursor,
+    }
+    _tool("memory_search", args, scope=scope, directory=directory, as_json=as_json)
+
+
+@click.command()
+@click.argument("ref")
+@click.option("--cursor", default=None, help="Go on where the page before ended.")
+@click.option("--max-tokens", default=None, type=int, help="About how much of an original to show.")
+@scope_option
+@directory_option
+@json_option
+def zoom(
+    *,
+    ref: str,
+    cursor: str | None,
+    max_tokens: int | None,
+    scope: str | None,
+    directory: str | None,
+    as_json: bool,
+) -> None:
+    """Open a reference: a range, a publication, or a record's original."""
+    args = {"ref": ref, "cursor": cursor, "max_tokens": max_tokens}
+    _tool("memory_zoom", args, scope=scope, directory=directory, as_json=as_json)
+
+
+@click.command()
+@click.argument("ref")
+@scope_option
+@directory_option
+@json_option
+def date(*, ref: str, scope: str | None, directory: str | None, as_json: bool) -> None:
+    """Tell when what a reference names happened."""
+    _tool("memory_date", {"ref": ref}, scope=scope, directory=directory, as_json=as_json)
+
+
+@click.command()
+@click.argument("folder", type=click.Path(file_okay=False, resolve_path=True))
+@scope_option
+@directory_option
+@json_option
+def export(*, folder: str, scope: str | None, directory: str | None, as_json: bool) -> None:
+    """Write a scope as Markdown, from the top of its tree down to the originals."""
+    request = ExportRequest(
+        folder=folder,
+        scope=scope,
+        directory=None if scope else directory or str(Path.cwd()),
+    )
+    found: ExportResponse = _call("/v1/export", request, ExportResponse)
+    if as_json:
+        emit(found)
+    else:
+        click.echo(
+            f"{found.publications} turns with {found.records} originals in {found.files} files: "
+            f"begin with {found.folder}/README.md"
+        )
+
+
+@click.command()
+@click.argument("session")
+@json_option
+def resync(*, session: str, as_json: bool) -> None:
+    """Enable the memory of a session again, by the host's id of it."""
+    found: SyncResponse = _call("/v1/resync", ResyncRequest(session=session), SyncResponse)
+    if as_json:
+        emit(found)
+    else:
+        click.echo(f"{found.session} is read anew at its next turn.")

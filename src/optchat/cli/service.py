@@ -1,0 +1,133 @@
+"""Running the coordinator: serve, ensure, stop, status."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from optchat import config
+from optchat.cli.options import json_option
+from optchat.cli.output import emit, table
+from optchat.errors import CoordinatorError, Unreachable
+from optchat.wire import PROTOCOL, Health, StatusResponse
+
+STOP_TIMEOUT_S = 20.0
+
+
+@click.command()
+@click.option("--foreground", is_flag=True, help="Stay attached; log to standard error.")
+@json_option
+def serve(*, foreground: bool, as_json: bool) -> None:
+    """Start the coordinator of this data directory."""
+    if foreground:
+        from optchat.coordinator import daemon, logs
+
+        logs.configure()
+        daemon.run(config.home())
+        return
+    _ensure(as_json=as_json)
+
+
+@click.command()
+@json_option
+def ensure(*, as_json: bool) -> None:
+    """Start the coordinator if none runs, and say where it answers (for plugins)."""
+    _ensure(as_json=as_json)
+
+
+def _ensure(*, as_json: bool) -> None:
+    from optchat.coordinator import client
+    from optchat.coordinator.paths import Paths
+
+    health = client.ensure(config.home())
+    socket = str(Paths(config.home()).socket)
+    if as_json:
+        click.echo(
+            _line(
+                socket=socket,
+                version=health.version,
+                protocol=health.protocol,
+                epoch=health.epoch,
+                pid=health.pid,
+            )
+        )
+    else:
+        click.echo(f"The coordinator runs as process {health.pid} for {health.home}.")
+
+
+def _line(**values: object) -> str:
+    """One line, because a plugin reads up to the first line end."""
+    import msgspec
+
+    return msgspec.json.encode(values).decode()
+
+
+@click.command()
+@json_option
+def stop(*, as_json: bool) -> None:
+    """Stop the coordinator; what is queued stays queued."""
+    from optchat.coordinator.client import Client
+    from optchat.coordinator.paths import Paths
+
+    paths = Paths(config.home())
+    with Client(paths) as client:
+        try:
+            health = client.call("/v1/stop", None, Health)
+        except Unreachable:
+            _stopped(as_json=as_json, pid=None)
+            return
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        while time.monotonic() < deadline:
+            try:
+                client.health()
+            except CoordinatorError:
+                _stopped(as_json=as_json, pid=health.pid)
+                return
+            time.sleep(0.02)
+    raise CoordinatorError(
+        f"the coordinator (process {health.pid}) did not stop in {STOP_TIMEOUT_S:.0f} s.",
+        hint=f"kill {health.pid}",
+    )
+
+
+def _stopped(*, as_json: bool, pid: int | None) -> None:
+    if as_json:
+        emit({"stopped": pid is not None, "pid": pid})
+    elif pid is None:
+        click.echo("No coordinator was running.")
+    else:
+        click.echo(f"The coordinator (process {pid}) has stopped.")
+
+
+@click.command()
+@json_option
+def status(*, as_json: bool) -> None:
+    """Show what the memory holds, what is queued, and what is wrong."""
+    from optchat.coordinator import client
+    from optchat.coordinator.paths import Paths
+
+    client.ensure(config.home())
+    with client.Client(Paths(config.home())) as connection:
+        found = connection.call("/v1/status", None, StatusResponse)
+    if as_json:
+        emit(found)
+        return
+    click.echo(
+        f"optchat {found.health.version}, protocol {PROTOCOL}, process {found.health.pid}, "
+        f"epoch {found.health.epoch}, data in {found.health.home}"
+    )
+    jobs = ", ".join(f"{count} {state}" for state, count in found.jobs.items() if count)
+    click.echo(f"{found.records} records; summaries: {jobs or 'none'} ({found.summariser})")
+    for scope in found.scopes:
+        rows = [
+            (s.ref, s.title, str(s.turns), str(s.records), str(s.published), s.disabled or "")
+            for s in scope.sessions
+        ]
+        table(
+            f"{scope.name} ({scope.scope}): {scope.publications} publications",
+            ("session", "title", "turns", "records", "published", "memory off because"),
+            rows,
+        )
+    for notice in found.notices:
+        click.echo(f"! {notice}")

@@ -1,0 +1,1 @@
+"""Making summaries in the background: jobs, prompts, models and the checks on what comes back."""

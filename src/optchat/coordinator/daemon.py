@@ -1,0 +1,260 @@
+"""The process: elected by a lock, fenced by an epoch, on a private socket, gone when idle (§9).
+
+Order at start: folders, lock, configuration, store, epoch, socket, workers. Whoever holds the lock
+owns the data directory; the epoch fences one that lost it without noticing. Order at the end:
+socket, workers, store, lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import stat
+import struct
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import filelock
+import structlog
+import uuid_utils
+import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from optchat import config
+from optchat.compactor.models import DeterministicModel
+from optchat.compactor.worker import Worker
+from optchat.coordinator.app import make_app
+from optchat.coordinator.paths import Paths
+from optchat.coordinator.service import Service
+from optchat.engine.deps import Deps
+from optchat.errors import Fenced, NotOwner, OptChatError
+from optchat.storage.ports import Store
+from optchat.storage.sqlite import SqliteStore
+from optchat.storage.sqlite.store import SystemClock
+
+log = structlog.get_logger()
+
+IDLE_POLL_S = 0.1
+WORKER_POLL_S = 2.0
+
+
+class RandomIds:
+    """Time-ordered random ids; what tests inject instead is deterministic."""
+
+    def new_id(self) -> str:
+        return uuid_utils.uuid7().hex
+
+
+def run(home: Path) -> None:
+    """Own ``home`` and serve until stopped, idle or fenced.
+
+    Raises:
+        NotOwner: another coordinator holds the lock; nothing was touched.
+        BadInput: the configuration is unreadable; nothing was touched.
+        StorageError: the store cannot be opened.
+    """
+    paths = Paths(home)
+    paths.prepare()
+    lock = filelock.FileLock(paths.lock, mode=0o600)
+    try:
+        lock.acquire(timeout=0)
+    except filelock.Timeout:
+        raise NotOwner(
+            f"another coordinator serves {home}; this one was not started.", hint="optchat status"
+        ) from None
+    try:
+        settings = config.load(home)
+        store = SqliteStore(paths.store)
+        try:
+            epoch = store.write(lambda tx: tx.meta.raise_epoch())
+            store.owner_epoch = epoch
+            _serve(paths, settings, store, epoch)
+        finally:
+            store.close()
+    finally:
+        lock.release()
+
+
+def _serve(paths: Paths, settings: config.Config, store: Store, epoch: int) -> None:
+    deps = Deps(settings, SystemClock(), RandomIds())
+    service = Service(store, deps, paths.home, epoch)
+    stopping = threading.Event()
+    workers = Workers(store, deps, service.changed, stopping)
+    service.on_work = workers.wake
+    listener = bind(paths.socket)
+    try:
+        idle_exit_seconds = settings.coordinator.idle_exit_seconds
+        asyncio.run(_answer(service, listener, stopping, workers, idle_exit_seconds))
+    finally:
+        listener.close()
+        with contextlib.suppress(OSError):
+            paths.socket.unlink()
+        workers.close()
+
+
+def bind(path: Path) -> socket.socket:
+    """A listening socket with mode 0600 at ``path``; a stale one there is removed.
+
+    Raises:
+        NotOwner: something that is no socket is in the way; it was not touched.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise NotOwner(
+                f"{path} is in the way and is no socket; it was not touched.",
+                hint=f"look at {path} and move it away",
+            )
+        path.unlink()
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    mask = os.umask(0o177)
+    try:
+        listener.bind(str(path))
+    finally:
+        os.umask(mask)
+    listener.listen(128)
+    return listener
+
+
+class _SameUserProtocol(H11Protocol):
+    """HTTP for callers of the same user only: the socket's mode says so, the kernel confirms it."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        if peer_uid(transport.get_extra_info("socket")) in (os.getuid(), None):
+            super().connection_made(transport)
+        else:
+            log.warning("refused another user")
+            transport.abort()
+
+
+def peer_uid(connection: socket.socket) -> int | None:
+    """The user at the other end; None where the system does not tell."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return None
+    packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return struct.unpack("3i", packed)[1]
+
+
+class _Activity:
+    """Counts the requests that pass, so that an idle coordinator can tell."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+        self.requests = 0
+        self.running = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.requests += 1
+        self.running += 1
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            self.running -= 1
+
+
+class Workers:
+    """Threads that run summary jobs; woken by new work, and by the clock for what was put off."""
+
+    def __init__(
+        self, store: Store, deps: Deps, changed: Callable[[], None], stopping: threading.Event
+    ) -> None:
+        self._wake = threading.Condition()
+        self._pending = True
+        self._busy = 0
+        self._stopping = stopping
+        self._closed = False
+        self._changed = changed
+        model = DeterministicModel()
+        self._threads = [
+            threading.Thread(
+                target=self._loop,
+                args=(Worker(store, deps, model, f"{os.getpid()}-{index}"),),
+                name=f"compactor-{index}",
+                daemon=True,
+            )
+            for index in range(deps.config.compactor.workers)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def busy(self) -> bool:
+        return self._busy > 0
+
+    def wake(self) -> None:
+        """There may be a job: look."""
+        with self._wake:
+            self._pending = True
+            self._wake.notify_all()
+
+    def close(self) -> None:
+        """Finish the jobs in hand and end; what is queued stays queued."""
+        with self._wake:
+            self._closed = True
+            self._wake.notify_all()
+        for thread in self._threads:
+            thread.join(timeout=10)
+
+    def _loop(self, worker: Worker) -> None:
+        while True:
+            with self._wake:
+                if not self._pending and not self._closed:
+                    self._wake.wait(WORKER_POLL_S)
+                if self._closed:
+                    return
+                self._pending = False
+                self._busy += 1
+            try:
+                while not self._closed and worker.run_one():
+                    self.wake()
+                    self._changed()
+            except Fenced:
+                log.warning("fenced: another coordinator owns the store now")
+                self._stopping.set()
+                return
+            except OptChatError as error:
+                log.warning("worker", code=error.code)
+            except Exception:
+                log.exception("worker")
+            finally:
+                with self._wake:
+                    self._busy -= 1
+
+
+async def _answer(
+    service: Service,
+    listener: socket.socket,
+    stopping: threading.Event,
+    workers: Workers,
+    idle_exit_seconds: int,
+) -> None:
+    activity = _Activity(make_app(service, stop=stopping.set))
+    server = uvicorn.Server(
+        uvicorn.Config(
+            activity,
+            http=_SameUserProtocol,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=5,
+        )
+    )
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    idle_since = loop.time()
+    seen = -1
+    while not stopping.is_set() and not serving.done():
+        await asyncio.sleep(IDLE_POLL_S)
+        if activity.requests != seen or activity.running or workers.busy:
+            seen, idle_since = activity.requests, loop.time()
+        elif idle_exit_seconds and loop.time() - idle_since > idle_exit_seconds:
+            log.info("idle", seconds=idle_exit_seconds)
+            break
+    server.should_exit = True
+    await serving

@@ -1,0 +1,400 @@
+"""What the coordinator does, a method for each route, over a store and without any HTTP.
+
+Each method is one unit of work, or a read that becomes a write only when there is something to
+decide. Model calls are not made here.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from optchat import __version__
+from optchat.core.budget import Window, calibrate, tokens, usable_tokens
+from optchat.core.records import Session
+from optchat.core.scopes import Scope, scope_of
+from optchat.core.snapshots import Visibility, pinned
+from optchat.engine import assemble, export, retrieve, search, sync
+from optchat.engine.answers import Answer
+from optchat.engine.deps import Deps
+from optchat.engine.sessions import own_lineage
+from optchat.engine.visible import Reader
+from optchat.errors import BadInput, NotFound, NotReady, OptChatError, SnapshotExpired
+from optchat.refs import Csn, ScopeId, SessionId
+from optchat.storage.ports import JobState, Store, Tx
+from optchat.wire import (
+    PROTOCOL,
+    AssembleRequest,
+    AssembleResponse,
+    CheckRequest,
+    CheckResponse,
+    ExportRequest,
+    ExportResponse,
+    Health,
+    ResyncRequest,
+    ScopeStatus,
+    SessionCounts,
+    StatusResponse,
+    SyncRequest,
+    SyncResponse,
+    ToolRequest,
+    ToolResponse,
+)
+
+T = TypeVar("T")
+
+
+class _Zoom(msgspec.Struct, forbid_unknown_fields=True):
+    ref: str
+    cursor: str | None = None
+    max_tokens: int | None = None
+
+
+class _Search(msgspec.Struct, forbid_unknown_fields=True):
+    query: str
+    session: str | None = None
+    before: str | None = None
+    after: str | None = None
+    cursor: str | None = None
+
+
+class _Date(msgspec.Struct, forbid_unknown_fields=True):
+    ref: str
+
+
+class _Sessions(msgspec.Struct, forbid_unknown_fields=True):
+    cursor: str | None = None
+
+
+@dataclass(slots=True)
+class Sent:
+    """What was estimated for a session's last request, to compare with the provider's count."""
+
+    model: str
+    raw_tokens: int
+    known: bool
+    base_tokens: int = 0
+
+
+@dataclass(slots=True)
+class Service:
+    """The routes' work. Thread-safe: shared state is the store's, or guarded by the condition."""
+
+    store: Store
+    deps: Deps
+    home: Path
+    epoch: int = 0
+    on_work: Callable[[], None] = lambda: None
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+    _version: int = 0
+    _factors: dict[str, float] = field(default_factory=dict[str, float])
+    _sent: dict[str, Sent] = field(default_factory=dict[str, Sent])
+    _used: dict[str, str] = field(default_factory=dict[str, str])
+
+    # --- waking ---
+
+    def changed(self) -> None:
+        """A summary or publication was committed: whoever waits for memory looks again."""
+        with self._changed:
+            self._version += 1
+            self._changed.notify_all()
+
+    # --- routes ---
+
+    def health(self) -> Health:
+        return Health(
+            version=__version__,
+            protocol=PROTOCOL,
+            epoch=self.epoch,
+            pid=os.getpid(),
+            home=str(self.home),
+        )
+
+    def sync(self, request: SyncRequest) -> SyncResponse:
+        """Bring a session up to its host, and wake the workers."""
+        commit = observed_commit(request.session.directory)
+        response = self.store.write(lambda tx: sync.sync(tx, self.deps, request, commit))
+        if response.sealed or request.idle:
+            self.on_work()
+        return response
+
+    def assemble(self, request: AssembleRequest) -> AssembleResponse:
+        """What to put into a request; waits for memory that is not ready, within the bound (§6)."""
+        self._learn(request)
+        model = model_key(request.model.provider, request.model.id)
+        factor = self._factors.get(model, 1.0)
+        try:
+            response = self.store.read(
+                lambda tx: assemble.continuation(tx, self.deps, request, factor)
+            )
+            if response is None:
+                response = self._admit(request, factor)
+        except OptChatError as error:
+            return AssembleResponse(state="stop", error=assemble.error_info(error))
+        if response.state == "ready":
+            overhead = tokens(assemble.sizes_of(request.overhead))
+            self._sent[request.session.id] = Sent(
+                model=model,
+                raw_tokens=int(response.estimated_tokens / factor),
+                known=request.overhead_known,
+                base_tokens=response.estimated_tokens - int(overhead * factor),
+            )
+        return response
+
+    def _admit(self, request: AssembleRequest, factor: float) -> AssembleResponse:
+        remaining_ms = self.deps.config.memory.readiness_timeout_ms
+        while True:
+            version = self._version
+            started_ms = self.deps.clock.now_ms()
+            try:
+                return self.store.write(lambda tx: assemble.admit(tx, self.deps, request, factor))
+            except NotReady:
+                self.on_work()
+                with self._changed:
+                    moved = self._changed.wait_for(
+                        lambda seen=version: self._version != seen, remaining_ms / 1000
+                    )
+                remaining_ms -= max(1, self.deps.clock.now_ms() - started_ms)
+                if not moved or remaining_ms <= 0:
+                    raise
+
+    def _learn(self, request: AssembleRequest) -> None:
+        """Scale the model's token counts by what its provider reported for the last request."""
+        usage, sent = request.usage, self._sent.get(request.session.id)
+        if usage is None or sent is None or not sent.known:
+            return
+        if self._used.get(request.session.id) == usage.message_id:
+            return
+        self._used[request.session.id] = usage.message_id
+        factor = self._factors.get(sent.model, 1.0)
+        self._factors[sent.model] = calibrate(
+            factor, estimated=int(sent.raw_tokens * factor), reported=usage.input_tokens
+        )
+
+    def check(self, request: CheckRequest) -> CheckResponse:
+        """The final check of a request whose instructions turned out larger than announced."""
+        sent = self._sent.get(request.session.id)
+        window = Window(
+            context_tokens=request.model.context_tokens,
+            output_tokens=request.model.output_tokens,
+            input_tokens=request.model.input_tokens,
+        )
+        usable = usable_tokens(window)
+        factor = self._factors.get(model_key(request.model.provider, request.model.id), 1.0)
+        overhead = tokens(assemble.sizes_of(request.overhead), factor)
+        estimated = overhead + (sent.base_tokens if sent is not None else 0)
+        error = None
+        if estimated > usable:
+            error = assemble.error_info(
+                NotReady(
+                    f"the request needs about {estimated} tokens of the {usable} that "
+                    f"{request.model.id} takes; it was not sent and nothing is lost.",
+                    hint="send it again: its true size is known now; or use a larger window",
+                )
+            )
+        return CheckResponse(error=error, estimated_tokens=estimated, limit_tokens=usable)
+
+    def tool(self, request: ToolRequest) -> ToolResponse:
+        """A retrieval call under the caller's snapshot (§8)."""
+        try:
+            args = msgspec.json.decode(request.args_json or "{}")
+        except msgspec.DecodeError as error:
+            raise BadInput(f"the arguments are no JSON ({error}); nothing was read.") from None
+
+        def work(tx: Tx) -> Answer:
+            reader = Reader(tx, self._visibility(tx, request))
+            return call_tool(reader, request.tool, args)
+
+        return self.store.read(work).response()
+
+    def _visibility(self, tx: Tx, request: ToolRequest) -> Visibility:
+        """The pinned snapshot of the asking turn, or the newest one for a person."""
+        if request.session is not None:
+            session = tx.sessions.session_of_host(request.host or "", request.session)
+            if session is None:
+                raise NotFound(
+                    "this conversation is not known to optchat yet; nothing was read.",
+                    hint="ask again in the next turn",
+                )
+            turns = [
+                t
+                for t in tx.records.turns(session.session_id)
+                if t.generation == session.generation and t.pin is not None
+            ]
+            if not turns or turns[-1].pin is None:
+                raise SnapshotExpired(
+                    "this turn has no memory snapshot; nothing was read.",
+                    hint="the next request of this conversation takes one",
+                )
+            return pinned(turns[-1].pin, session.session_id, own_lineage(tx, session))
+        return newest(tx, self._chosen_scope(tx, request.scope, request.directory))
+
+    def _chosen_scope(self, tx: Tx, scope: str | None, directory: str | None) -> Scope:
+        """The scope that a person names, by id, name or a directory inside it."""
+        if scope is not None:
+            for found in tx.sessions.scopes():
+                if scope in (found.scope_id, found.name):
+                    return found
+            raise NotFound(f"there is no scope {scope[:80]!r}.", hint="optchat status")
+        where = directory or ""
+        rules = self.deps.config.sharing.rules()
+        inside = [
+            p
+            for p in tx.sessions.projects()
+            if where == p.directory or where.startswith(p.directory.rstrip("/") + "/")
+        ]
+        for project in sorted(inside, key=lambda p: -len(p.directory)):
+            scope_id = scope_of(rules, session_id=SessionId(""), project=project, directory=where)
+            found = tx.sessions.scope(scope_id)
+            if found is not None:
+                return found
+        raise NotFound(
+            f"no conversation of {where[:200]!r} is in the memory yet.",
+            hint="start one there, or name a scope from: optchat status",
+        )
+
+    def status(self) -> StatusResponse:
+        """Counts of everything, the queue, and what is wrong."""
+        return self.store.read(self._status)
+
+    def _status(self, tx: Tx) -> StatusResponse:
+        scopes: list[ScopeStatus] = []
+        notices: list[str] = []
+        for scope in tx.sessions.scopes():
+            visibility = newest(tx, scope)
+            published = {
+                row[0].session_id: row[1] for row in tx.publications.visible_sessions(visibility)
+            }
+            rows: list[SessionCounts] = []
+            for session in tx.sessions.sessions(scope.scope_id):
+                rows.append(_counts(tx, session, published.get(session.session_id, 0)))
+                if session.disabled is not None:
+                    notices.append(
+                        f"memory is off for s{session.number} ({session.title}): "
+                        f"{session.disabled}. To enable it: optchat resync {session.host_session}"
+                    )
+            scopes.append(
+                ScopeStatus(
+                    scope=scope.scope_id,
+                    name=scope.name,
+                    publications=scope.publications,
+                    retention_epoch=scope.retention_epoch,
+                    policy_revision=scope.policy_revision,
+                    sessions=rows,
+                )
+            )
+        failed = tx.jobs.failed(20)
+        notices += [f"a summary failed for good: {job.target} ({job.error})" for job in failed]
+        return StatusResponse(
+            health=self.health(),
+            records=tx.records.count(),
+            jobs={s.value: tx.jobs.counts().get(s, 0) for s in JobState},
+            failed_jobs=[job.target for job in failed],
+            scopes=scopes,
+            summariser=self.deps.config.compactor.model,
+            notices=notices,
+        )
+
+    def export(self, request: ExportRequest) -> ExportResponse:
+        """Write a scope as Markdown (§9: exports are for inspection, never for coordination)."""
+
+        def work(tx: Tx) -> ExportResponse:
+            scope = self._chosen_scope(tx, request.scope, request.directory)
+            return export.export(Reader(tx, newest(tx, scope)), scope, Path(request.folder))
+
+        return self.store.read(work)
+
+    def resync(self, request: ResyncRequest) -> SyncResponse:
+        """Enable memory of a session again; see ``engine.sync.resync``."""
+        response = self.store.write(lambda tx: sync.resync(tx, self.deps, request.session))
+        self.on_work()
+        return response
+
+
+def _counts(tx: Tx, session: Session, published: int) -> SessionCounts:
+    generation = tx.sessions.generation(session.session_id, session.generation)
+    return SessionCounts(
+        ref=f"s{session.number}",
+        title=session.title,
+        host_session=session.host_session,
+        turns=len(tx.records.turns(session.session_id)),
+        records=generation.length if generation is not None else 0,
+        published=published,
+        disabled=session.disabled,
+    )
+
+
+def newest(tx: Tx, scope: Scope) -> Visibility:
+    """The newest state of a scope, for a reader that is no session."""
+    return Visibility(
+        scope_id=ScopeId(scope.scope_id),
+        csn=Csn(tx.meta.csn()),
+        publication_end=scope.publications,
+        policy_revision=scope.policy_revision,
+        retention_epoch=scope.retention_epoch,
+    )
+
+
+def model_key(provider: str, model: str) -> str:
+    return f"{provider}/{model}"
+
+
+def call_tool(reader: Reader, tool: str, args: Any) -> Answer:
+    """Validate a model's raw arguments and run the tool; the host does not validate them.
+
+    Raises:
+        BadInput: an argument is missing, misspelt or of another type.
+    """
+    try:
+        match tool:
+            case "memory_zoom":
+                asked = msgspec.convert(args, _Zoom)
+                return retrieve.zoom(
+                    reader, ref=asked.ref, cursor=asked.cursor, max_tokens=asked.max_tokens
+                )
+            case "memory_search":
+                found = msgspec.convert(args, _Search)
+                return search.search(
+                    reader,
+                    query=found.query,
+                    session=found.session,
+                    before=found.before,
+                    after=found.after,
+                    cursor=found.cursor,
+                )
+            case "memory_date":
+                return retrieve.date(reader, ref=msgspec.convert(args, _Date).ref)
+            case _:
+                return retrieve.sessions(reader, cursor=msgspec.convert(args, _Sessions).cursor)
+    except msgspec.ValidationError as error:
+        raise BadInput(
+            f"{tool} was called with wrong arguments: {error}; nothing was read.",
+            hint={
+                "memory_zoom": 'call it as {"ref": "pub:24+8"}',
+                "memory_search": 'call it as {"query": "words to find"}',
+                "memory_date": 'call it as {"ref": "pub:24"}',
+            }.get(tool, "call it as {}"),
+        ) from None
+
+
+def observed_commit(directory: str) -> str | None:
+    """The commit that a directory's checkout is at, when git knows one."""
+    try:
+        found = subprocess.run(
+            ["git", "rev-parse", "--verify", "--quiet", "HEAD"],  # noqa: S607
+            cwd=directory,
+            capture_output=True,
+            text=True,
+            timeout=2,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return found.stdout.strip() or None

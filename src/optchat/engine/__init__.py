@@ -1,0 +1,1 @@
+"""The units of work between the pure core and a store; one a file."""

@@ -1,0 +1,346 @@
+"""Deciding what memory a request carries: pins, folds and news (§6, §7, §9).
+
+Between folds a session's outgoing conversation only grows: base, then each turn of the native tail
+with its own news block, stored with the turn and repeated byte for byte. A continuation reads the
+turn's descriptor and decides nothing, unless the live turn no longer fits beside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from optchat.core.budget import (
+    MESSAGE_TOKENS,
+    Sizes,
+    Window,
+    text_tokens,
+    tokens,
+    usable_tokens,
+)
+from optchat.core.records import Fold, Pin, Session, Turn
+from optchat.core.scopes import Scope
+from optchat.engine.deps import Deps
+from optchat.engine.fold import Folder, Tail, TailTurn
+from optchat.engine.news import news_lines, news_text
+from optchat.engine.sessions import own_lineage, require_scope
+from optchat.engine.sync import open_turn
+from optchat.errors import NotReady, OptChatError, TurnTooLarge
+from optchat.refs import TurnId
+from optchat.storage.ports import Tx
+from optchat.wire import (
+    AssembleRequest,
+    AssembleResponse,
+    ErrorInfo,
+    NewsText,
+    ShapeMessage,
+    SizesInfo,
+)
+
+OVERHEAD_GUESS_TOKENS = 12_000
+"""Instructions and tools that nobody has measured yet; the pinned host's are about 10,000."""
+
+LIVE_RESERVE_PART = 0.2
+"""The part of the window kept free at admission for the turn to grow into."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a request may fill and what it fills already, in tokens."""
+
+    usable: int
+    overhead: int
+    live: int
+    factor: float
+
+    def available(self, *, reserve: bool) -> int:
+        """What is left for memory and the native tail (§7)."""
+        live = max(self.live, int(self.usable * LIVE_RESERVE_PART)) if reserve else self.live
+        return max(0, self.usable - self.overhead - live)
+
+
+def error_info(error: OptChatError) -> ErrorInfo:
+    return ErrorInfo(
+        code=error.code, message=error.message, hint=error.hint, retryable=error.retryable
+    )
+
+
+def native(notice: str | None = None) -> AssembleResponse:
+    """Leave the request as it is."""
+    return AssembleResponse(state="native", notice=notice)
+
+
+def sizes_of(info: SizesInfo) -> Sizes:
+    return Sizes(
+        letters=info.letters,
+        spaces=info.spaces,
+        symbols=info.symbols,
+        other_bytes=info.other_bytes,
+        media=info.media,
+    )
+
+
+def message_tokens(message: ShapeMessage, factor: float) -> int:
+    return tokens(sizes_of(message.sizes), factor) + MESSAGE_TOKENS
+
+
+def overhead_tokens(request: AssembleRequest, usable: int, factor: float) -> int:
+    measured = tokens(sizes_of(request.overhead), factor)
+    if request.overhead_known:
+        return measured
+    return max(measured, min(OVERHEAD_GUESS_TOKENS, usable // 3))
+
+
+def find(tx: Tx, request: AssembleRequest) -> tuple[Session, Turn] | AssembleResponse:
+    """The session and its open turn, or the answer that leaves the request alone."""
+    session = tx.sessions.session_of_host(request.session.host, request.session.id)
+    if request.session.parent_id is not None:
+        return native()
+    if session is None:
+        return native("this conversation is not known to optchat yet; it was sent as it is.")
+    if session.disabled is not None:
+        return native(
+            f"memory is off for this conversation: {session.disabled}. "
+            f"To enable it again: optchat resync s{session.number}"
+        )
+    turn = open_turn(tx, session)
+    if turn is None:
+        return native("this request belongs to no turn that optchat has seen; sent as it is.")
+    return session, turn
+
+
+def continuation(
+    tx: Tx, deps: Deps, request: AssembleRequest, factor: float
+) -> AssembleResponse | None:
+    """The answer for a turn that is pinned and still fits; None when it must be decided anew."""
+    found = find(tx, request)
+    if isinstance(found, AssembleResponse):
+        return found
+    session, turn = found
+    if turn.pin is None or turn.fold_id is None:
+        return None
+    fold = tx.publications.fold(turn.fold_id)
+    scope = require_scope(tx, session.scope_id)
+    if fold is None or not _valid(turn.pin, scope, session):
+        return None
+    return _answer(tx, deps, request, session, turn, fold, factor)
+
+
+def admit(tx: Tx, deps: Deps, request: AssembleRequest, factor: float) -> AssembleResponse:
+    """Pin the turn's snapshot, fold if it must, write its news, and answer (§9).
+
+    Also decides a pinned turn anew when it outgrew its room (same snapshot) or its snapshot was
+    invalidated (a fresh one).
+
+    Raises:
+        NotReady: nothing that covers everything fits; the caller may wait and try again.
+        TurnTooLarge: the live turn alone does not fit.
+    """
+    found = find(tx, request)
+    if isinstance(found, AssembleResponse):
+        return found
+    session, turn = found
+    scope = require_scope(tx, session.scope_id)
+    lineage = own_lineage(tx, session)
+    if turn.pin is not None and _valid(turn.pin, scope, session):
+        pin = turn.pin
+    else:
+        pin = Pin(
+            scope_id=scope.scope_id,
+            csn=tx.meta.csn(),
+            publication_end=0 if session.isolated else scope.publications,
+            policy_revision=scope.policy_revision,
+            retention_epoch=scope.retention_epoch,
+            own_generation=session.generation,
+            own_end=turn.start_seq,
+        )
+    window = _window(request)
+    usable = usable_tokens(window)
+    tail = _tail(tx, session, turn, request, factor)
+    room = Room(usable, overhead_tokens(request, usable, factor), tail.live_tokens, factor)
+    if room.available(reserve=False) <= 0:
+        raise TurnTooLarge(
+            f"the request alone needs about {room.overhead + room.live} tokens of the "
+            f"{room.usable} that {request.model.id} takes; it was not sent and nothing is lost.",
+            hint="use a model with a larger window, or start a new conversation",
+        )
+    folder = Folder(tx, deps, session, scope, pin, lineage, window.key, factor)
+    previous = _previous(tx, session, turn)
+    fold = tx.publications.fold(turn.fold_id) if turn.fold_id is not None else None
+    cause = "fit" if fold is not None and turn.pin == pin else None
+    if cause is None:
+        fold, cause = _continue_fold(tx, deps, folder, previous, tail, room, session, scope, pin)
+    if cause is not None:
+        fold = folder.make(cause, tail, room, current=fold)
+    assert fold is not None
+    since = (
+        fold.publication_end
+        if cause is not None or previous is None or previous.pin is None
+        else previous.pin.publication_end
+    )
+    lines = news_lines(tx, session, pin, since)
+    news = news_text(lines, session, pin, fold, deps.clock.now_ms())
+    turn = replace(turn, pin=pin, fold_id=fold.fold_id, news=news)
+    tx.records.put_turn(turn)
+    answer = _answer(tx, deps, request, session, turn, fold, factor)
+    if answer is None:
+        raise NotReady(
+            f"the memory of {session.title or request.session.id} does not fit beside the live "
+            f"turn in {request.model.id}; the request was not sent and nothing is lost.",
+            hint="use a model with a larger window, or set memory.readiness to partial",
+        )
+    return answer
+
+
+def _continue_fold(
+    tx: Tx,
+    deps: Deps,
+    folder: Folder,
+    previous: Turn | None,
+    tail: Tail,
+    room: Room,
+    session: Session,
+    scope: Scope,
+    pin: Pin,
+) -> tuple[Fold | None, str | None]:
+    """The fold that goes on, or the cause to make a new one."""
+    memory = deps.config.memory
+    if previous is None or previous.pin is None or previous.fold_id is None:
+        return None, "first"
+    fold = tx.publications.fold(previous.fold_id)
+    if fold is None or fold.generation != session.generation:
+        return None, "generation"
+    if memory.layout == "every-turn":
+        return fold, "layout"
+    if not _valid(fold.pin, scope, session):
+        return fold, "forgotten"
+    if fold.window != folder.window_key:
+        return fold, "window"
+    lines = news_lines(tx, session, pin, previous.pin.publication_end)
+    if sum(len(line.encode()) for line in lines) > memory.news_bytes_max:
+        return fold, "news"
+    kept = tail.since(fold.first_turn_key)
+    if kept is None:
+        return fold, "host"
+    memory_tokens = _fold_tokens(fold, room.factor)
+    news_tokens = sum(t.news_tokens for t in kept if t.turn.fold_id == fold.fold_id)
+    native_tokens = sum(t.tokens for t in kept)
+    if memory_tokens + news_tokens + native_tokens > room.available(reserve=True):
+        return fold, "tail"
+    return fold, None
+
+
+def _valid(pin: Pin, scope: Scope, session: Session) -> bool:
+    """Whether a snapshot still stands: same scope, policy, epoch and generation (§12)."""
+    return (
+        pin.scope_id == session.scope_id == scope.scope_id
+        and pin.policy_revision == scope.policy_revision
+        and pin.retention_epoch == scope.retention_epoch
+        and pin.own_generation == session.generation
+    )
+
+
+def _window(request: AssembleRequest) -> Window:
+    model = request.model
+    return Window(
+        context_tokens=model.context_tokens,
+        output_tokens=model.output_tokens,
+        input_tokens=model.input_tokens,
+    )
+
+
+def _previous(tx: Tx, session: Session, turn: Turn) -> Turn | None:
+    """The last turn before this one that was admitted with memory."""
+    before = [
+        t
+        for t in tx.records.turns(session.session_id)
+        if t.generation == session.generation
+        and t.turn_id != turn.turn_id
+        and t.start_seq <= turn.start_seq
+        and t.pin is not None
+    ]
+    return before[-1] if before else None
+
+
+def _tail(tx: Tx, session: Session, turn: Turn, request: AssembleRequest, factor: float) -> Tail:
+    """The earlier turns that the request still holds whole, and the size of the live one."""
+    turn_of: dict[str, TurnId] = {}
+    members: dict[TurnId, set[str]] = {}
+    for held in tx.records.messages(session.session_id):
+        turn_of[held.message_id] = held.turn_id
+        if held.end_seq_exclusive > held.start_seq:
+            members.setdefault(held.turn_id, set()).add(held.message_id)
+    sizes: dict[TurnId, int] = {}
+    seen: dict[TurnId, set[str]] = {}
+    live = 0
+    for message in request.shape:
+        owner = turn_of.get(message.id, turn.turn_id)
+        if owner == turn.turn_id:
+            live += message_tokens(message, factor)
+            continue
+        sizes[owner] = sizes.get(owner, 0) + message_tokens(message, factor)
+        seen.setdefault(owner, set()).add(message.id)
+    earlier = [
+        t
+        for t in tx.records.turns(session.session_id)
+        if t.turn_id != turn.turn_id and t.start_seq <= turn.start_seq and t.turn_id in members
+    ]
+    turns = [
+        TailTurn(
+            turn=t,
+            tokens=sizes.get(t.turn_id, 0),
+            news_tokens=text_tokens(t.news) if t.news else 0,
+            whole=members[t.turn_id] <= seen.get(t.turn_id, set()),
+        )
+        for t in earlier
+    ]
+    return Tail(tuple(turns), turn, live)
+
+
+def _fold_tokens(fold: Fold, factor: float) -> int:
+    return int((text_tokens(fold.shared_text) + text_tokens(fold.own_text)) * factor)
+
+
+def _answer(
+    tx: Tx,
+    deps: Deps,
+    request: AssembleRequest,
+    session: Session,
+    turn: Turn,
+    fold: Fold,
+    factor: float,
+) -> AssembleResponse | None:
+    """The response from the descriptors alone; None if it would not fit the window (§7)."""
+    ids = [m.id for m in request.shape]
+    keep_from = fold.first_turn_key if fold.first_turn_key in ids else None
+    if keep_from is None and fold.first_turn_key != turn.key:
+        return None  # the host left out (it compacted) what the tail should begin with
+    first = ids.index(fold.first_turn_key) if keep_from is not None else 0
+    kept = request.shape[first:]
+    present = {m.id for m in kept}
+    shown = [
+        t
+        for t in tx.records.turns(session.session_id)
+        if t.fold_id == fold.fold_id and t.news and t.key in present
+    ]
+    base = fold.shared_text + fold.own_text
+    usable = usable_tokens(_window(request))
+    estimated = (
+        overhead_tokens(request, usable, factor)
+        + _fold_tokens(fold, factor)
+        + sum(int(text_tokens(t.news) * factor) for t in shown)
+        + sum(message_tokens(m, factor) for m in kept)
+    )
+    if estimated > usable:
+        return None
+    placement = deps.config.placement
+    return AssembleResponse(
+        state="ready",
+        base=base,
+        placement=placement.providers.get(request.model.provider, placement.default),
+        keep_from=keep_from if first else None,
+        news=[NewsText(message_id=t.key, text=t.news) for t in shown],
+        notice=None if fold.coverage == "complete" else f"memory is partial: {fold.coverage}",
+        turn=turn.turn_id,
+        estimated_tokens=estimated,
+        limit_tokens=usable,
+    )

@@ -1,0 +1,49 @@
+"""News: what was published since a turn before, and where that leaves the reader (§7, §9)."""
+
+from __future__ import annotations
+
+from optchat.core import context
+from optchat.core.records import Fold, Pin, Session
+from optchat.core.tree import ScopeTree
+from optchat.engine.nodes import Forest, publication_label
+from optchat.refs import Csn, PublicationRef, SessionRef, Span
+from optchat.storage.ports import Tx
+
+
+def news_lines(tx: Tx, session: Session, pin: Pin, start: int) -> list[str]:
+    """One line for each publication from ``start`` up to the pin, in order, none left out.
+
+    A turn of the reader's own is named without its text, which the reader has. A retired number
+    keeps its line, so that the range is whole.
+    """
+    tree = ScopeTree(pin.scope_id)
+    forest = Forest(tx, tree, csn=Csn(pin.csn))
+    lines: list[str] = []
+    for publication in tx.publications.range(pin.scope_id, start, pin.publication_end):
+        span = Span(publication.seq, 1)
+        ref = str(PublicationRef(span))
+        if not publication.seen_at(Csn(pin.csn)):
+            lines.append(context.line(ref, "retired", "no longer available"))
+        elif publication.session_id == session.session_id:
+            label = publication_label(publication, session.number)
+            first = Span(publication.start_seq, 1)
+            own = SessionRef(session.number, publication.generation, first)
+            lines.append(context.line(ref, label, f"this conversation, from {own} on"))
+        else:
+            node = forest.node(span)
+            if node is None:
+                raise LookupError(f"the leaf of {ref} is missing")
+            lines.append(forest.line(node))
+    return lines
+
+
+def news_text(lines: list[str], session: Session, pin: Pin, fold: Fold, time_ms: int) -> str:
+    """A turn's news block, with everything that changes from turn to turn in its last element."""
+    own = f"s{session.number}:{pin.own_generation} records<{pin.own_end} view<{fold.boundary}"
+    return context.news_block(
+        lines,
+        snapshot=f"pub<{pin.publication_end} at {pin.csn}",
+        own=own,
+        time_ms=time_ms,
+        coverage=fold.coverage,
+    )

@@ -1,0 +1,136 @@
+"""From a host's message parts to the exact payloads that are retained (§3).
+
+A payload is byte for byte what the host holds: a text part's text, a call's input as the host
+serialises it, a result's output. Attachments and our own tools' results are kept by manifest.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+
+from optchat.core.records import RecordKind
+from optchat.wire import FilePart, MessageInfo, Part, TextPart, ToolPart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One record's worth of a message, before it has a place in a session."""
+
+    part_id: str
+    facet: str  # which record of the part: a tool part gives a call and a result
+    kind: RecordKind
+    payload: bytes
+    text: str  # what is searched and summarised; empty for our own results
+    time_ms: int
+    tool: str | None = None
+    pair: str | None = None
+    status: str | None = None
+    truncated: str | None = None
+    attachments: tuple[str, ...] = ()
+
+
+def sources(message: MessageInfo) -> list[Source]:
+    """The records of a message, in part order; a message without content gives none."""
+    if message.role == "other":
+        return []
+    found: list[Source] = []
+    for part in message.parts or []:
+        found += _of_part(message, part)
+    return found
+
+
+def _of_part(message: MessageInfo, part: Part) -> list[Source]:
+    match part:
+        case TextPart():
+            if not part.text:
+                return []
+            kind = RecordKind.USER if message.role == "user" else RecordKind.ASSISTANT
+            return [
+                Source(
+                    part_id=part.id,
+                    facet="text",
+                    kind=kind,
+                    payload=_utf8(part.text),
+                    text=part.text,
+                    time_ms=message.created_ms,
+                    status="synthetic" if part.synthetic else None,
+                )
+            ]
+        case FilePart():
+            manifest = _manifest(part)
+            kind = RecordKind.USER if message.role == "user" else RecordKind.ASSISTANT
+            return [
+                Source(
+                    part_id=part.id,
+                    facet="file",
+                    kind=kind,
+                    payload=_utf8(manifest),
+                    text=f"attached {part.filename or 'file'} ({part.mime})",
+                    time_ms=message.created_ms,
+                    attachments=(manifest,),
+                )
+            ]
+        case ToolPart():
+            return _of_tool(message, part)
+
+
+def _of_tool(message: MessageInfo, part: ToolPart) -> list[Source]:
+    pair = f"{message.id}/{part.id}"
+    call = Source(
+        part_id=part.id,
+        facet="call",
+        kind=RecordKind.TOOL_CALL,
+        payload=_utf8(part.input_json),
+        text=part.input_json,
+        time_ms=part.started_ms or message.created_ms,
+        tool=part.tool,
+        pair=pair,
+    )
+    result = Source(
+        part_id=part.id,
+        facet="result",
+        kind=RecordKind.REPORT if part.report else RecordKind.TOOL_RESULT,
+        payload=b"",
+        text="",
+        time_ms=part.ended_ms or message.created_ms,
+        tool=part.tool,
+        pair=pair,
+        status={"completed": "completed", "error": "error"}.get(part.status, "interrupted"),
+        truncated=_truncation(part),
+        attachments=tuple(_manifest(f) for f in part.attachments),
+    )
+    if part.own is not None:
+        # By reference only: foreign evidence must not become this session's own (§3, design).
+        manifest = json.dumps(
+            {"refs": part.own.refs, "snapshot": part.own.snapshot, "sha256": part.own.sha256}
+        )
+        return [call, replace(result, payload=_utf8(manifest), text="")]
+    told = part.output if part.output is not None else part.error
+    if told is None:
+        told = "(no result: the call was interrupted)"
+    return [call, replace(result, payload=_utf8(told), text=told)]
+
+
+def _truncation(part: ToolPart) -> str | None:
+    if part.truncated is None:
+        return None
+    where = f"; the whole was at {part.full_output_path}" if part.full_output_path else ""
+    return f"{part.truncated}{where}"
+
+
+def _manifest(part: FilePart) -> str:
+    return json.dumps(
+        {
+            "mime": part.mime,
+            "filename": part.filename,
+            "url": part.url,
+            "bytes": part.content_bytes,
+        },
+        ensure_ascii=False,
+    )
+
+
+def _utf8(text: str) -> bytes:
+    # A lone surrogate from a host's JavaScript string must neither fail the turn nor be altered.
+    return text.encode("utf-8", "surrogatepass")

@@ -1,0 +1,189 @@
+"""Turns that ended become numbered publications of their scope (§5).
+
+The outbox is the job: it is written in the transaction that closes the turn. The publication, its
+leaf, the counter and the shared view's revision become visible in one transaction, after the
+source cover is durable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from optchat.core.publications import CoverPart, Publication
+from optchat.core.records import Lineage, RecordKind, Session, Turn
+from optchat.core.tree import Node, NodeKind, ScopeTree, SessionTree, cover
+from optchat.core.views import advance
+from optchat.engine.deps import Deps
+from optchat.engine.nodes import (
+    VERBATIM,
+    Forest,
+    complete_parents,
+    digest,
+    publication_label,
+)
+from optchat.engine.sessions import lineage as lineage_of
+from optchat.engine.sessions import require_scope
+from optchat.errors import IntegrityError
+from optchat.refs import ScopeId, Span
+from optchat.storage.ports import Job, JobKind, JobState, Tx
+
+
+def schedule_publication(
+    tx: Tx,
+    deps: Deps,
+    session: Session,
+    turn: Turn,
+    spans: tuple[Span, ...],
+    *,
+    lineage: Lineage,
+) -> None:
+    """Enqueue the publication of a closed turn; it waits for the nodes of its source cover.
+
+    An isolated session's turns are not published: nobody may read them (§11).
+    """
+    if session.isolated:
+        return
+    owned = [(lineage.tree_of(span), span) for span in spans]
+    waits = [(tree, span) for tree, span in owned if tx.trees.node(tree, span) is None]
+    job = Job(
+        job_id=deps.ids.new_id(),
+        kind=JobKind.TURN,
+        target=turn.turn_id,
+        session_id=session.session_id,
+        scope_id=session.scope_id,
+        input_hash="r1",
+        state=JobState.READY,
+    )
+    tx.jobs.put(job, waits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnSource:
+    """What a turn's summary is made from: its cover, and the parts that say what it was about."""
+
+    turn: Turn
+    session: Session
+    cover: tuple[CoverPart, ...]
+    nodes: tuple[Node, ...]
+    request: str
+    answer: str
+
+    @property
+    def input_hash(self) -> str:
+        outcome = self.turn.outcome.value if self.turn.outcome is not None else "open"
+        return digest(outcome, *(part for n in self.nodes for part in (n.input_hash, n.text)))
+
+
+def turn_source(tx: Tx, turn: Turn, *, text_bytes_max: int) -> TurnSource:
+    """Read what a closed turn's summary needs.
+
+    Raises:
+        IntegrityError: if the turn or a node of its cover is not there.
+    """
+    session = tx.sessions.session(turn.session_id)
+    if session is None or turn.end_seq_exclusive is None:
+        raise IntegrityError(f"the turn {turn.turn_id} has no session or no end.")
+    history = lineage_of(tx, SessionTree(turn.session_id, turn.generation))
+    parts = tuple(
+        CoverPart(history.tree_of(span), span)
+        for span in cover(turn.start_seq, turn.end_seq_exclusive)
+    )
+    nodes: list[Node] = []
+    for part in parts:
+        node = tx.trees.node(part.tree, part.span)
+        if node is None:
+            raise IntegrityError(f"the node {part.tree}#{part.span} of a source cover is missing.")
+        nodes.append(node)
+    request, answer = "", ""
+    for owner in history.owners(turn.start_seq, turn.end_seq_exclusive):
+        for record in tx.records.range(owner.tree, owner.start, owner.end_exclusive):
+            wanted = (
+                record.kind is RecordKind.USER and record.status != "synthetic" and not request
+            ) or record.kind is RecordKind.ASSISTANT
+            if not wanted:
+                continue
+            text = tx.blobs.read(record.payload, 0, text_bytes_max).decode("utf-8", "replace")
+            if record.kind is RecordKind.USER:
+                request = text
+            else:
+                answer = text
+    return TurnSource(
+        turn=turn,
+        session=session,
+        cover=parts,
+        nodes=tuple(nodes),
+        request=request,
+        answer=answer,
+    )
+
+
+def publish(
+    tx: Tx, deps: Deps, source: TurnSource, *, text: str, model: str, prompt_version: str
+) -> Publication | None:
+    """Make the publication, its leaf and the next view revision visible, in this transaction.
+
+    Returns None, changing nothing, when the turn is published already (a replay).
+    """
+    turn, session = source.turn, source.session
+    if tx.publications.of_turn(turn.turn_id) is not None:
+        return None
+    assert turn.outcome is not None
+    assert turn.end_seq_exclusive is not None
+    scope = require_scope(tx, session.scope_id)
+    csn = tx.meta.next_csn()
+    publication = Publication(
+        scope_id=scope.scope_id,
+        seq=scope.publications,
+        session_id=session.session_id,
+        generation=turn.generation,
+        turn_id=turn.turn_id,
+        start_seq=turn.start_seq,
+        end_seq_exclusive=turn.end_seq_exclusive,
+        outcome=turn.outcome,
+        opened_ms=turn.opened_ms,
+        completed_ms=turn.closed_ms or turn.opened_ms,
+        published_ms=deps.clock.now_ms(),
+        cover=source.cover,
+        born=csn,
+        title=session.title,
+    )
+    if not tx.publications.append(publication):
+        return None
+    tx.sessions.put_scope(replace(scope, publications=scope.publications + 1))
+    tree = ScopeTree(scope.scope_id)
+    leaf = Node(
+        tree=tree,
+        span=Span(publication.seq, 1),
+        revision=1,
+        kind=NodeKind.VERBATIM if model == VERBATIM else NodeKind.SUMMARY,
+        label=publication_label(publication, session.number),
+        text=text,
+        input_hash=source.input_hash,
+        model=model,
+        prompt_version=prompt_version,
+        born=csn,
+    )
+    tx.trees.put_node(leaf)
+    forest = Forest(tx, tree)
+    complete_parents(tx, deps, forest, publication.seq + 1, scope.scope_id, csn)
+    advance_shared_view(tx, deps, scope.scope_id, publication.seq + 1)
+    return publication
+
+
+def advance_shared_view(tx: Tx, deps: Deps, scope_id: ScopeId, length: int) -> None:
+    """Take new leaves into the scope's view and shrink it as far as parents allow (§6).
+
+    Also called when a parent becomes durable, so that shrinking does not wait for the next append.
+    """
+    tree = ScopeTree(scope_id)
+    view = tx.trees.view(tree)
+    forest = Forest(tx, tree)
+    moved = advance(
+        view,
+        forest.leaf_entries(view.covered, length),
+        forest.entry,
+        high_bytes=deps.config.memory.shared_high_bytes,
+        low_bytes=deps.config.memory.shared_low_bytes,
+    )
+    if moved is not view:
+        tx.trees.put_view(tree, moved, tx.meta.next_csn())

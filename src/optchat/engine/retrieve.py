@@ -1,0 +1,290 @@
+"""memory_zoom, memory_date and memory_sessions: from a line down to the exact original (§8)."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+from optchat.core.context import escape
+from optchat.core.records import Record
+from optchat.core.tree import Node
+from optchat.engine.answers import Answer, Cursor, decode_cursor, encode_cursor, quoted
+from optchat.engine.nodes import Forest, publication_label, record_label
+from optchat.engine.visible import Reader, not_found
+from optchat.errors import IntegrityError
+from optchat.limits import SESSIONS_PAGE_ROWS, ZOOM_PAGE_TOKENS, ZOOM_PAGE_TOKENS_MAX
+from optchat.refs import PublicationRef, SessionRef, Span, parse_ref
+from optchat.storage.ports import Tx
+
+_BYTES_PER_TOKEN = 3
+
+
+def iso(time_ms: int) -> str:
+    """A recorded time, exact and in UTC."""
+    moment = datetime.fromtimestamp(time_ms / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def zoom(
+    reader: Reader, *, ref: str, cursor: str | None = None, max_tokens: int | None = None
+) -> Answer:
+    """Expand a ref by one step (§8).
+
+    A range gives its two halves; a publication its metadata and exact source cover; a record its
+    retained payload, a page at a time.
+
+    Raises:
+        BadInput, NotFound, SnapshotExpired, IntegrityError.
+    """
+    parsed = parse_ref(ref)
+    reader.check_epoch()
+    if isinstance(parsed, PublicationRef):
+        reader.check_publications(parsed)
+        if parsed.span.count == 1:
+            return _publication(reader, parsed)
+        return _halves(reader, reader.shared(), parsed)
+    if parsed.span.count == 1:
+        return _record(reader, parsed, cursor, max_tokens)
+    _, forest = reader.session(parsed)
+    return _halves(reader, forest, parsed)
+
+
+def _answer(reader: Reader, title: str) -> Answer:
+    return Answer(title, reader.visibility, [], [], {})
+
+
+def _halves(reader: Reader, forest: Forest, ref: PublicationRef | SessionRef) -> Answer:
+    answer = _answer(reader, f"{ref}")
+    node = forest.node(ref.span)
+    if node is not None:
+        answer.lines.append(forest.line(node).rstrip("\n"))
+    answer.data = {"ref": str(ref), "node": _node_data(forest, node), "children": []}
+    answer.lines.append("halves:")
+    for child in ref.span.children:
+        found = forest.node(child)
+        name = str(forest.ref(child))
+        answer.refs.append(name)
+        answer.data["children"].append({"ref": name, "node": _node_data(forest, found)})
+        if found is not None:
+            answer.lines.append("  " + forest.line(found).rstrip("\n"))
+        else:
+            answer.lines.append(f"  {name} | (not summarised yet; zoom into it)")
+    return answer
+
+
+def _node_data(forest: Forest, node: Node | None) -> dict[str, Any] | None:
+    if node is None:
+        return None
+    return {
+        "ref": str(forest.ref(node.span)),
+        "label": node.label,
+        "text": node.text,
+        "kind": node.kind.value,
+        "revision": node.revision,
+        "model": node.model,
+        "input_hash": node.input_hash,
+    }
+
+
+def _publication(reader: Reader, ref: PublicationRef) -> Answer:
+    publication = reader.publication(ref)
+    forest = reader.shared()
+    leaf = forest.node(ref.span)
+    session = reader.tx.sessions.session(publication.session_id)
+    if leaf is None or session is None:
+        raise IntegrityError(f"the leaf or the session of {ref} is missing.")
+    answer = _answer(reader, f"{ref}")
+    answer.lines += [
+        forest.line(leaf).rstrip("\n"),
+        f"turn of s{session.number} ({escape(publication.title)}), {publication.outcome.value}",
+        f"opened {iso(publication.opened_ms)}, ended {iso(publication.completed_ms)}",
+        f"published {iso(publication.published_ms)}",
+        f"source: records {publication.start_seq}..{publication.end_seq_exclusive - 1}, covered by:",
+    ]
+    tree_number = session.number
+    cover: list[dict[str, Any]] = []
+    for part in publication.cover:
+        name = str(SessionRef(tree_number, publication.generation, part.span))
+        node = reader.tx.trees.node(part.tree, part.span, reader.visibility.csn)
+        if node is None:
+            raise IntegrityError(f"the node {name} of the source cover of {ref} is missing.")
+        label = f" {node.label}" if node.label else ""
+        answer.lines.append(f"  {name}{escape(label)} | {escape(node.text)}")
+        answer.refs.append(name)
+        cover.append({"ref": name, "label": node.label, "text": node.text})
+    answer.data = {
+        "ref": str(ref),
+        "node": _node_data(forest, leaf),
+        "session": f"s{session.number}",
+        "title": publication.title,
+        "outcome": publication.outcome.value,
+        "opened": iso(publication.opened_ms),
+        "completed": iso(publication.completed_ms),
+        "published": iso(publication.published_ms),
+        "generation": publication.generation,
+        "start_seq": publication.start_seq,
+        "end_seq_exclusive": publication.end_seq_exclusive,
+        "cover": cover,
+    }
+    return answer
+
+
+def _record(reader: Reader, ref: SessionRef, cursor: str | None, max_tokens: int | None) -> Answer:
+    session, record = reader.record(ref)
+    name = str(ref)
+    start = 0
+    if cursor:
+        start = decode_cursor(cursor, kind="zoom", of=name, visibility=reader.visibility)
+    page_tokens = min(max(1, max_tokens or ZOOM_PAGE_TOKENS), ZOOM_PAGE_TOKENS_MAX)
+    total = reader.tx.blobs.size(record.payload)
+    text, end = _page(reader.tx, record, start, max(16, page_tokens * _BYTES_PER_TOKEN), total)
+    answer = _answer(reader, name)
+    where = [f"s{session.number} {escape(session.directory)}"]
+    if record.worktree:
+        where.append(f"worktree {escape(record.worktree)}")
+    if record.commit:
+        where.append(f"commit {escape(record.commit)}")
+    answer.lines += [
+        f"{name} {escape(record_label(record))}, {iso(record.host_time_ms)}",
+        f"in {', '.join(where)}",
+    ]
+    if record.truncated:
+        answer.lines.append(
+            f"the host had cut this before it was kept ({escape(record.truncated)})"
+        )
+    answer.lines.append(f"original, bytes {start}..{end} of {total}, sha256 {record.payload}:")
+    answer.lines += quoted(text)
+    answer.refs = [name]
+    answer.data = {
+        "ref": name,
+        "kind": record.kind.value,
+        "tool": record.tool,
+        "status": record.status,
+        "pair": record.pair,
+        "time": iso(record.host_time_ms),
+        "worktree": record.worktree,
+        "commit": record.commit,
+        "truncated": record.truncated,
+        "attachments": list(record.attachments),
+        "sha256": record.payload,
+        "bytes": total,
+        "start": start,
+        "end": end,
+        "text": text,
+    }
+    if end < total:
+        answer.cursor = encode_cursor(
+            Cursor(kind="zoom", of=name, at=end, csn=reader.visibility.csn)
+        )
+    return answer
+
+
+def _page(tx: Tx, record: Record, start: int, count: int, total: int) -> tuple[str, int]:
+    """A page of a payload that splits no code point, and where it ends.
+
+    A byte that is not UTF-8 becomes the replacement character and is counted as read.
+    """
+    data = tx.blobs.read(record.payload, start, min(count, max(0, total - start)))
+    end = start + len(data)
+    if end < total:
+        whole = len(data)
+        while whole and whole > len(data) - 4 and _is_incomplete(data[:whole]):
+            whole -= 1
+        if whole:
+            data, end = data[:whole], start + whole
+    return data.decode("utf-8", "replace"), end
+
+
+def _is_incomplete(data: bytes) -> bool:
+    """Whether the data ends inside a UTF-8 sequence."""
+    tail = re.search(rb"[\xc2-\xf4][\x80-\xbf]{0,3}$", data)
+    if tail is None:
+        return False
+    lead = tail.group()[0]
+    needed = 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
+    return len(tail.group()) < needed
+
+
+def date(reader: Reader, *, ref: str) -> Answer:
+    """The recorded times of a ref: when it happened, by the host's clock, and when published."""
+    parsed = parse_ref(ref)
+    reader.check_epoch()
+    answer = _answer(reader, f"{parsed}")
+    answer.refs = [str(parsed)]
+    if isinstance(parsed, PublicationRef):
+        reader.check_publications(parsed)
+        found = [
+            p
+            for p in reader.tx.publications.range(
+                reader.visibility.scope_id, parsed.span.start, parsed.span.end_exclusive
+            )
+            if p.seen_at(reader.visibility.csn)
+        ]
+        if not found:
+            raise not_found(parsed)
+        answer.data = {
+            "ref": str(parsed),
+            "opened": iso(min(p.opened_ms for p in found)),
+            "completed": iso(max(p.completed_ms for p in found)),
+            "published_first": iso(min(p.published_ms for p in found)),
+            "published_last": iso(max(p.published_ms for p in found)),
+        }
+        answer.lines = [
+            f"{parsed}: work from {answer.data['opened']} to {answer.data['completed']}",
+            f"published {answer.data['published_first']} to {answer.data['published_last']}",
+        ]
+        return answer
+    _, forest = reader.session(parsed)
+    assert forest.lineage is not None
+    times = [
+        record.host_time_ms
+        for piece in forest.lineage.owners(parsed.span.start, parsed.span.end_exclusive)
+        for record in reader.tx.records.range(piece.tree, piece.start, piece.end_exclusive)
+    ]
+    answer.data = {"ref": str(parsed), "first": iso(min(times)), "last": iso(max(times))}
+    answer.lines = [f"{parsed}: from {answer.data['first']} to {answer.data['last']}"]
+    return answer
+
+
+def sessions(reader: Reader, *, cursor: str | None = None) -> Answer:
+    """The conversations with something visible, newest activity first, a page at a time."""
+    reader.check_epoch()
+    rows = reader.tx.publications.visible_sessions(reader.visibility)
+    start = 0
+    if cursor:
+        start = decode_cursor(cursor, kind="sessions", of="", visibility=reader.visibility)
+    page = rows[start : start + SESSIONS_PAGE_ROWS]
+    answer = _answer(reader, "conversations")
+    answer.data = {"total": len(rows), "sessions": []}
+    if not rows:
+        answer.lines.append("no conversation has published anything here yet")
+    for session, count, first_ms, last_ms in page:
+        newest = reader.tx.publications.of_session(reader.visibility, session.session_id, None, 1)[
+            0
+        ]
+        own = session.session_id == reader.visibility.session_id
+        ref = str(PublicationRef(Span(newest.seq, 1)))
+        answer.refs.append(ref)
+        answer.lines.append(
+            f"s{session.number}{' (this conversation)' if own else ''} "
+            f"{escape(newest.title) or '(no title)'}: {count} turns, {iso(first_ms)} to "
+            f"{iso(last_ms)}, newest {ref}"
+        )
+        answer.data["sessions"].append(
+            {
+                "session": f"s{session.number}",
+                "own": own,
+                "title": newest.title,
+                "turns": count,
+                "first": iso(first_ms),
+                "last": iso(last_ms),
+                "newest": ref,
+                "newest_label": publication_label(newest, session.number),
+            }
+        )
+    if start + SESSIONS_PAGE_ROWS < len(rows):
+        answer.cursor = encode_cursor(
+            Cursor(kind="sessions", of="", at=start + SESSIONS_PAGE_ROWS, csn=reader.visibility.csn)
+        )
+    return answer

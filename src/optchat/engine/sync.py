@@ -1,0 +1,281 @@
+"""Bringing a session up to what its host holds: the only way that records come to be (§3, §12).
+
+The host's membership (ids, digests, order) is compared with ours, so an event lost, doubled or out
+of order changes nothing. What is final and follows what is sealed is sealed; a turn that ended is
+closed and its publication scheduled, in the same transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from optchat.core.records import (
+    Generation,
+    HostMessage,
+    Lineage,
+    Outcome,
+    Record,
+    Session,
+    Turn,
+)
+from optchat.core.tree import cover
+from optchat.engine.deps import Deps
+from optchat.engine.nodes import Forest, complete_parents, seal_leaf
+from optchat.engine.payloads import Source, sources
+from optchat.engine.publish import schedule_publication
+from optchat.engine.sessions import ensure_session, generation_of, own_lineage
+from optchat.errors import BadInput, NotFound
+from optchat.limits import MESSAGES_MAX
+from optchat.refs import Csn, TurnId
+from optchat.storage.ports import Tx
+from optchat.wire import MessageInfo, SyncRequest, SyncResponse
+
+_OUTCOMES = {
+    "completed": Outcome.COMPLETED,
+    "interrupted": Outcome.INTERRUPTED,
+    "failed": Outcome.FAILED,
+}
+
+
+def sync(tx: Tx, deps: Deps, request: SyncRequest, commit: str | None = None) -> SyncResponse:
+    """Compare and seal one session; safe to repeat.
+
+    ``commit`` is the revision observed in the session's directory, if any. A change of history that
+    is no append disables memory for the session, with the reason, until it is resynchronised.
+
+    Raises:
+        BadInput: over ``MESSAGES_MAX`` messages, or an id twice; nothing is written.
+        EventConflict: one event key with two contents; nothing is written.
+    """
+    if len(request.messages) > MESSAGES_MAX:
+        raise BadInput(f"a session of {len(request.messages)} messages is over {MESSAGES_MAX}.")
+    if len({m.id for m in request.messages}) != len(request.messages):
+        raise BadInput("a message id is there twice in the session; nothing was sealed.")
+    session = ensure_session(tx, deps, request.session)
+    if session.disabled is not None:
+        return _response(tx, session, need=[], sealed=0)
+    stored = tx.records.messages(session.session_id)
+    changed = _first_difference(stored, request.messages)
+    if changed is not None:
+        session = replace(session, disabled=changed)
+        tx.sessions.put_session(session)
+        return _response(tx, session, need=[], sealed=0)
+    sealing = _Sealing(tx, deps, session, request, commit)
+    sealing.run(len(stored))
+    return _response(tx, session, need=sealing.need, sealed=sealing.sealed)
+
+
+def _first_difference(stored: Sequence[HostMessage], given: Sequence[MessageInfo]) -> str | None:
+    """Why the host's history is not ours plus an append, or None."""
+    for ours, theirs in zip(stored, given, strict=False):
+        if ours.message_id != theirs.id:
+            return f"the host removed or reordered message {ours.message_id}"
+        if ours.digest != theirs.digest:
+            return f"the host edited message {ours.message_id}"
+    if len(given) < len(stored):
+        return f"the host removed message {stored[len(given)].message_id}"
+    return None
+
+
+def _response(tx: Tx, session: Session, *, need: list[str], sealed: int) -> SyncResponse:
+    generation = tx.sessions.generation(session.session_id, session.generation)
+    turn = open_turn(tx, session)
+    return SyncResponse(
+        session=f"s{session.number}",
+        generation=session.generation,
+        need=need,
+        records=generation.length if generation is not None else 0,
+        sealed=sealed,
+        turn=turn.turn_id if turn is not None else None,
+        disabled=session.disabled,
+    )
+
+
+def open_turn(tx: Tx, session: Session) -> Turn | None:
+    """The turn that is going on in the session's current generation, if any."""
+    turns = tx.records.turns(session.session_id)
+    current = [t for t in turns if t.generation == session.generation]
+    return current[-1] if current and current[-1].outcome is None else None
+
+
+class _Sealing:
+    """One pass over the messages that follow what is sealed."""
+
+    def __init__(
+        self, tx: Tx, deps: Deps, session: Session, request: SyncRequest, commit: str | None
+    ) -> None:
+        self.tx = tx
+        self.deps = deps
+        self.session = session
+        self.request = request
+        self.commit = commit
+        self.need: list[str] = []
+        self.sealed = 0
+        self.turn = open_turn(tx, session)
+        lineage = own_lineage(tx, session)
+        self.generation: Generation = generation_of(tx, lineage.segments[-1].tree)
+        self.lineage: Lineage = lineage
+        self.csn: Csn | None = None
+        self.last_ms = 0
+
+    def run(self, position: int) -> None:
+        messages = self.request.messages
+        blocked = False
+        for index in range(position, len(messages)):
+            message = messages[index]
+            if not blocked and not self._settled(index):
+                blocked = True
+            if message.parts is None and message.role != "other":
+                if self._settled(index):
+                    self.need.append(message.id)
+                blocked = True
+            if not blocked:
+                self._seal(index, message)
+        if self.request.idle and not blocked and self.turn is not None:
+            self._close(Outcome.INTERRUPTED)
+        self.tx.sessions.put_generation(self.generation)
+
+    def _settled(self, index: int) -> bool:
+        """Final by the host's word, or left dangling: a later request came to an idle session."""
+        messages = self.request.messages
+        if messages[index].final or messages[index].role == "user":
+            return True
+        return any(m.role == "user" and m.opens for m in messages[index + 1 :])
+
+    def _seal(self, position: int, message: MessageInfo) -> None:
+        if message.role == "user" and (self.turn is None or message.opens):
+            if self.turn is not None:
+                self._close(Outcome.INTERRUPTED)
+            self._open(message)
+        elif self.turn is None and message.role == "assistant":
+            self._open(message)
+        start = self.generation.length
+        for source in sources(message):
+            self._append(message, source)
+        self.tx.records.put_message(
+            HostMessage(
+                session_id=self.session.session_id,
+                position=position,
+                message_id=message.id,
+                digest=message.digest,
+                turn_id=self.turn.turn_id if self.turn is not None else TurnId(""),
+                start_seq=start,
+                end_seq_exclusive=self.generation.length,
+            )
+        )
+        if message.terminal is not None and self.turn is not None:
+            self._close(_OUTCOMES[message.terminal])
+
+    def _open(self, message: MessageInfo) -> None:
+        self.turn = Turn(
+            turn_id=TurnId(self.deps.ids.new_id()),
+            session_id=self.session.session_id,
+            generation=self.session.generation,
+            key=message.id,
+            start_seq=self.generation.length,
+            opened_ms=message.created_ms or self.deps.clock.now_ms(),
+        )
+        self.tx.records.put_turn(self.turn)
+
+    def _append(self, message: MessageInfo, source: Source) -> None:
+        assert self.turn is not None
+        info = self.request.session
+        record = Record(
+            session_id=self.session.session_id,
+            generation=self.session.generation,
+            seq=self.generation.length,
+            event_key=event_key(info.host, info.id, message.id, source, self.generation.number),
+            turn_id=self.turn.turn_id,
+            message_id=message.id,
+            kind=source.kind,
+            host_time_ms=source.time_ms,
+            sealed_ms=self.deps.clock.now_ms(),
+            payload=self.tx.blobs.put(source.payload),
+            payload_bytes=len(source.payload),
+            project_id=self.session.project_id,
+            tool=source.tool,
+            pair=source.pair,
+            status=source.status,
+            worktree=info.worktree,
+            commit=self.commit,
+            truncated=source.truncated,
+            attachments=source.attachments,
+        )
+        if not self.tx.records.append(record, source.text):
+            return
+        self.sealed += 1
+        self.last_ms = max(self.last_ms, source.time_ms)
+        length = record.seq + 1
+        self.generation = replace(self.generation, length=length)
+        self.tx.sessions.put_generation(self.generation)
+        last = self.lineage.segments[-1]
+        self.lineage = Lineage((*self.lineage.segments[:-1], replace(last, end_exclusive=length)))
+        if self.csn is None:
+            self.csn = self.tx.meta.next_csn()
+        scope_id = self.session.scope_id
+        seal_leaf(
+            self.tx, self.deps, record=record, scope_id=scope_id, text=source.text, csn=self.csn
+        )
+        forest = Forest(
+            self.tx, self.generation.tree, number=self.session.number, lineage=self.lineage
+        )
+        complete_parents(self.tx, self.deps, forest, length, scope_id, self.csn)
+
+    def _close(self, outcome: Outcome) -> None:
+        assert self.turn is not None
+        closed = replace(
+            self.turn,
+            end_seq_exclusive=self.generation.length,
+            outcome=outcome,
+            closed_ms=max(self.turn.opened_ms, self.last_ms),
+        )
+        self.tx.records.put_turn(closed)
+        self.turn = None
+        if closed.start_seq < self.generation.length and not self._inherited(closed):
+            spans = cover(closed.start_seq, self.generation.length)
+            schedule_publication(
+                self.tx, self.deps, self.session, closed, spans, lineage=self.lineage
+            )
+
+    def _inherited(self, turn: Turn) -> bool:
+        """Whether the turn was copied along when the host forked: not work of this session (§5)."""
+        created = self.request.session.created_ms
+        return bool(created) and turn.opened_ms < created
+
+
+def event_key(host: str, host_session: str, message_id: str, source: Source, revision: int) -> str:
+    """The stable key of a finalised event (§3).
+
+    The host gives no revision of its own; ours moves with the generation, that is, with an edit
+    that reconciliation has seen.
+    """
+    return "\x1f".join(
+        (host, host_session, message_id, source.part_id, source.facet, str(revision))
+    )
+
+
+def resync(tx: Tx, deps: Deps, name: str) -> SyncResponse:
+    """Enable memory of a session again, after a change of history that was no append (§12).
+
+    What was sealed stays in the store and its publications stay what they were: evidence of then.
+    The session begins an empty generation, which its next request fills with the host's history as
+    it is now.
+
+    Raises:
+        NotFound: no session of that host id, or more than one.
+    """
+    del deps
+    found = [
+        session
+        for scope in tx.sessions.scopes()
+        for session in tx.sessions.sessions(scope.scope_id)
+        if session.host_session == name
+    ]
+    if len(found) != 1:
+        raise NotFound(f"there is no session {name[:80]!r}; nothing was changed.")
+    session = replace(found[0], disabled=None, generation=found[0].generation + 1)
+    tx.records.truncate_messages(session.session_id, 0)
+    tx.sessions.put_generation(Generation(session_id=session.session_id, number=session.generation))
+    tx.sessions.put_session(session)
+    return _response(tx, session, need=[], sealed=0)

@@ -1,0 +1,110 @@
+"""Resolving a ref under a ``Visibility``: the one filter of every read (§8, §11).
+
+An unknown ref and one that the reader may not see raise the same ``NotFound`` with the same words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from optchat.core.publications import Publication
+from optchat.core.records import Lineage, Record, Session
+from optchat.core.snapshots import Visibility
+from optchat.core.tree import ScopeTree, SessionTree
+from optchat.engine.nodes import Forest
+from optchat.engine.sessions import lineage as lineage_of
+from optchat.errors import NotFound, SnapshotExpired
+from optchat.refs import PublicationRef, Ref, SessionRef, Span
+from optchat.storage.ports import Tx
+
+
+def not_found(ref: Ref) -> NotFound:
+    """The one answer for what is not there and for what is not to be seen."""
+    return NotFound(
+        f"{ref} names nothing in this memory.",
+        hint="use a reference as it is shown; memory_search and memory_sessions find some",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """One caller's reads in one transaction."""
+
+    tx: Tx
+    visibility: Visibility
+
+    def check_epoch(self) -> None:
+        """Refuse a snapshot that deletion or a policy change has invalidated (§12)."""
+        scope = self.tx.sessions.scope(self.visibility.scope_id)
+        if scope is None:
+            return  # a scope without anything in it has no row yet
+        if (scope.policy_revision, scope.retention_epoch) != (
+            self.visibility.policy_revision,
+            self.visibility.retention_epoch,
+        ):
+            raise SnapshotExpired(
+                "this turn's memory snapshot was invalidated by a deletion or a policy change; "
+                "nothing was read.",
+                hint="the next request of this conversation takes a fresh snapshot",
+            )
+
+    def shared(self) -> Forest:
+        """The scope's tree at the snapshot."""
+        return Forest(self.tx, ScopeTree(self.visibility.scope_id), csn=self.visibility.csn)
+
+    def check_publications(self, ref: PublicationRef) -> None:
+        if ref.span.end_exclusive > self.visibility.publication_end:
+            raise not_found(ref)
+
+    def publication(self, ref: PublicationRef) -> Publication:
+        """One visible publication."""
+        self.check_publications(ref)
+        found = self.tx.publications.publication(self.visibility.scope_id, ref.span.start)
+        if found is None or not found.seen_at(self.visibility.csn):
+            raise not_found(ref)
+        return found
+
+    def session(self, ref: SessionRef) -> tuple[Session, Forest]:
+        """The session and history in which every record of the ref is visible."""
+        session = self.tx.sessions.session_numbered(self.visibility.scope_id, ref.number)
+        if session is None:
+            raise not_found(ref)
+        if self.tx.sessions.generation(session.session_id, ref.generation) is None:
+            raise not_found(ref)
+        tree = SessionTree(session.session_id, ref.generation)
+        history = lineage_of(self.tx, tree)
+        if ref.span.end_exclusive > history.length or not self._sees(history, ref.span):
+            raise not_found(ref)
+        forest = Forest(
+            self.tx, tree, number=session.number, lineage=history, csn=self.visibility.csn
+        )
+        return session, forest
+
+    def _sees(self, history: Lineage, span: Span) -> bool:
+        """Whether every record of the span is own history or inside a visible publication."""
+        for piece in history.owners(span.start, span.end_exclusive):
+            if self._is_own(piece.tree, piece.start, piece.end_exclusive):
+                continue
+            count = self.tx.publications.visible_count(
+                self.visibility, piece.tree, piece.start, piece.end_exclusive
+            )
+            if count != piece.end_exclusive - piece.start:
+                return False
+        return True
+
+    def _is_own(self, tree: SessionTree, start: int, end_exclusive: int) -> bool:
+        own = self.visibility.own
+        return own is not None and any(
+            s.tree == tree and s.start <= start and end_exclusive <= s.end_exclusive
+            for s in own.segments
+        )
+
+    def record(self, ref: SessionRef) -> tuple[Session, Record]:
+        """One visible record."""
+        session, forest = self.session(ref)
+        owner = forest.owner(ref.span)
+        assert isinstance(owner, SessionTree)
+        record = self.tx.records.record(owner, ref.span.start)
+        if record is None:
+            raise not_found(ref)
+        return session, record

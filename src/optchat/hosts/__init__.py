@@ -1,0 +1,1 @@
+"""What optchat knows about the programs that agents run in, one package a host."""

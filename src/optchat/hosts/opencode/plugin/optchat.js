@@ -1,0 +1,1085 @@
+// Generated from plugins/opencode by `make plugin`. Do not edit.
+
+// plugins/opencode/src/failure.ts
+var Failure = class extends Error {
+  info;
+  constructor(info) {
+    super(info.message);
+    this.name = "OptChatFailure";
+    this.info = info;
+  }
+};
+function unreachable(message) {
+  return new Failure({ code: "unreachable", message, hint: "optchat serve", retryable: true });
+}
+function describe(thrown) {
+  if (thrown instanceof Failure) return thrown.info;
+  const message = thrown instanceof Error ? thrown.message : String(thrown);
+  return { code: "plugin", message, hint: "optchat doctor", retryable: false };
+}
+var Stop = class extends Error {
+  constructor({ code, message, hint }) {
+    super(inert(`optchat: ${message} (${code})
+Next: ${hint}`));
+    this.name = "OptChatStop";
+  }
+};
+var TRANSIENT = new RegExp(
+  [
+    "429|50[0-4]|524",
+    "rate.?limit|rate increased|too.many.requests|exhausted|overloaded|unavailable|at capacity",
+    "internal.error|server.error|returned.error|terminated|fetch failed|failed to fetch",
+    "network|upstream|connection|socket|getaddrinfo|reset before|enotfound|eai_again|econn|etimedout",
+    "time(?:d )?.?out|(?:try|retry) (?:your|again)"
+  ].join("|"),
+  "gi"
+);
+function inert(text) {
+  return text.replace(TRANSIENT, (word) => `${word[0]}⁠${word.slice(1)}`);
+}
+
+// plugins/opencode/src/host.ts
+var Host = class {
+  directory;
+  worktree;
+  project;
+  #client;
+  #sessions = /* @__PURE__ */ new Map();
+  #agents;
+  #tools = /* @__PURE__ */ new Map();
+  #limits = /* @__PURE__ */ new Map();
+  constructor(input) {
+    this.#client = input.client;
+    this.directory = input.directory;
+    this.worktree = input.worktree;
+    this.project = input.project;
+  }
+  /** The session as last told; events keep it fresh, so that a turn costs no request for it. */
+  async session(id) {
+    const known = this.#sessions.get(id);
+    if (known) return known;
+    const session = await data(this.#client.session.get({ path: { id } }));
+    this.#sessions.set(id, session);
+    return session;
+  }
+  remember(session) {
+    this.#sessions.set(session.id, session);
+  }
+  forget(id) {
+    this.#sessions.delete(id);
+  }
+  /** Every message of the session as it is in the host's store, oldest first. */
+  messages(id) {
+    return data(this.#client.session.messages({ path: { id } }));
+  }
+  async busy(id) {
+    const all = await data(this.#client.session.status());
+    return (all[id]?.type ?? "idle") !== "idle";
+  }
+  /** The project's sessions, newest first. The host stops at a hundred unless told otherwise. */
+  sessions() {
+    const query = { limit: 500 };
+    return data(this.#client.session.list({ query }));
+  }
+  /** The limits of a model; zero where the host does not know one. */
+  async limit(provider, model) {
+    const key = `${provider}/${model}`;
+    if (!this.#limits.has(key)) {
+      const answer = await data(this.#client.config.providers());
+      for (const { id, models } of answer.providers)
+        for (const [name, { limit }] of Object.entries(models))
+          this.#limits.set(`${id}/${name}`, limit);
+    }
+    return this.#limits.get(key) ?? { context: 0, output: 0 };
+  }
+  async agent(name) {
+    this.#agents ??= data(this.#client.app.agents());
+    this.#agents.catch(() => {
+      this.#agents = void 0;
+    });
+    return (await this.#agents).find((agent) => agent.name === name);
+  }
+  /** The tools that the host's registry offers to a model, before an agent's permissions. */
+  tools(provider, model) {
+    const key = `${provider}/${model}`;
+    const known = this.#tools.get(key);
+    if (known) return known;
+    const query = { provider, model };
+    const asked = data(this.#client.tool.list({ query }));
+    asked.catch(() => this.#tools.delete(key));
+    this.#tools.set(key, asked);
+    return asked;
+  }
+  /** Whether tools are offered that the registry does not list. */
+  async servers() {
+    const all = await data(this.#client.mcp.status());
+    return Object.values(all).some((server2) => server2.status === "connected");
+  }
+  /** Tell the person: in the host's log, and on the screen where there is one. */
+  async say(level, message) {
+    const variant = level === "warn" ? "warning" : level;
+    await Promise.allSettled([
+      this.#client.app.log({ body: { service: "optchat", level, message } }),
+      this.#client.tui.showToast({ body: { title: "optchat", message, variant } })
+    ]);
+  }
+};
+async function data(answer) {
+  const { data: value, error } = await answer;
+  if (value === void 0) throw new Error(`the host did not answer: ${JSON.stringify(error)}`);
+  return value;
+}
+
+// plugins/opencode/src/connection.ts
+import { execFile } from "node:child_process";
+import { Agent, request as httpRequest } from "node:http";
+
+// plugins/opencode/src/wire.gen.ts
+var PROTOCOL = 1;
+var PROTOCOL_HEADER = "x-optchat-protocol";
+
+// plugins/opencode/src/connection.ts
+var STARTING = "the coordinator is still starting";
+var ENSURE_TIMEOUT_MS = 2e4;
+var BACKOFF_MS = { first: 500, most: 3e4 };
+var GONE = /* @__PURE__ */ new Set(["ECONNREFUSED", "ENOENT", "ECONNRESET", "EPIPE", "ConnectionRefused"]);
+var Connection = class {
+  #command;
+  #agent = new Agent({ keepAlive: true, maxSockets: 8 });
+  #socket;
+  #starting;
+  #everStarted = false;
+  #failures = 0;
+  #notBefore = 0;
+  #lastFailure;
+  constructor(command) {
+    this.#command = command;
+  }
+  /** Find or start the coordinator. Callers share one attempt, and none is made while backing off. */
+  ensure() {
+    if (this.#socket !== void 0) return Promise.resolve(this.#socket);
+    if (this.#starting) return this.#starting;
+    if (this.#lastFailure && Date.now() < this.#notBefore) return Promise.reject(this.#lastFailure);
+    const starting = this.#start();
+    this.#starting = starting;
+    starting.then(
+      (socket) => {
+        this.#starting = void 0;
+        this.#socket = socket;
+        this.#everStarted = true;
+        this.#failures = 0;
+        this.#lastFailure = void 0;
+      },
+      (failure) => {
+        this.#starting = void 0;
+        this.#lastFailure = failure;
+        const wait = BACKOFF_MS.first * 2 ** this.#failures++;
+        this.#notBefore = Date.now() + Math.min(wait, BACKOFF_MS.most);
+      }
+    );
+    return starting;
+  }
+  /** Wait until there is a coordinator, longer for the first one of the process. */
+  async ready(firstMs, laterMs) {
+    const deadline = Date.now() + (this.#everStarted ? laterMs : firstMs);
+    await within(this.ensure(), deadline, STARTING);
+  }
+  /** Send one request and return its answer, within a bound. Raises a `Failure`, nothing else. */
+  async ask(path, body, timeoutMs, signal) {
+    const deadline = Date.now() + timeoutMs;
+    const text = JSON.stringify(body ?? {});
+    for (let attempt = 1; ; attempt++) {
+      const socket = await within(this.ensure(), deadline, STARTING);
+      try {
+        const { status, answer } = await this.#post(socket, path, text, deadline, signal);
+        if (status === 200) return JSON.parse(answer);
+        throw refused(status, answer);
+      } catch (thrown) {
+        if (thrown instanceof Failure) throw thrown;
+        const { code, message } = thrown;
+        if (attempt >= 3 || !GONE.has(code ?? "")) throw unreachable(message || String(code));
+        if (code !== "ECONNRESET" && code !== "EPIPE") this.#forget(socket);
+      }
+    }
+  }
+  #forget(socket) {
+    if (this.#socket === socket) this.#socket = void 0;
+  }
+  #start() {
+    const [program = "optchat", ...rest] = this.#command;
+    const line = [program, ...rest, "ensure", "--json"].join(" ");
+    return new Promise((resolve, reject) => {
+      const options = { timeout: ENSURE_TIMEOUT_MS, encoding: "utf8" };
+      execFile(program, [...rest, "ensure", "--json"], options, (error, stdout, stderr) => {
+        const socket = error ? void 0 : readSocket(stdout);
+        if (socket !== void 0) return resolve(socket);
+        const said = stderr.trim().split("\n").at(-1) || error?.message || "it named no socket";
+        reject(unreachable(`\`${line}\` failed: ${said}`));
+      }).stdin?.end();
+    });
+  }
+  #post(socketPath, path, text, deadline, signal) {
+    return new Promise((resolve, reject) => {
+      const payload = Buffer.from(text);
+      const headers = {
+        "content-type": "application/json",
+        "content-length": payload.length,
+        [PROTOCOL_HEADER]: String(PROTOCOL)
+      };
+      const options = { socketPath, path, method: "POST", headers, agent: this.#agent };
+      const call = httpRequest(options, (response) => {
+        const chunks = [];
+        response.on("data", (chunk) => chunks.push(chunk));
+        response.on("error", fail);
+        response.on("end", () => {
+          done();
+          const answer = Buffer.concat(chunks).toString("utf8");
+          resolve({ status: response.statusCode ?? 0, answer });
+        });
+      });
+      const leave = (message) => {
+        fail(unreachable(message));
+        call.destroy();
+      };
+      const aborted = () => leave("the call was aborted");
+      const bound = Math.max(1, deadline - Date.now());
+      const timer = setTimeout(() => leave(`no answer to ${path} in time`), bound);
+      const done = () => {
+        clearTimeout(timer);
+        signal?.removeEventListener("abort", aborted);
+      };
+      function fail(error) {
+        done();
+        reject(error);
+      }
+      signal?.addEventListener("abort", aborted);
+      call.on("error", fail);
+      call.end(payload);
+    });
+  }
+};
+function readSocket(stdout) {
+  try {
+    const { socket } = JSON.parse(stdout.trim().split("\n").at(-1) ?? "");
+    return typeof socket === "string" ? socket : void 0;
+  } catch {
+    return void 0;
+  }
+}
+function refused(status, answer) {
+  try {
+    return new Failure(JSON.parse(answer).error);
+  } catch {
+    return unreachable(`the coordinator answered with status ${status}`);
+  }
+}
+async function within(promise, deadline, late) {
+  let timer;
+  const bound = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(unreachable(late)), Math.max(1, deadline - Date.now()));
+  });
+  try {
+    return await Promise.race([promise, bound]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+// plugins/opencode/src/state.ts
+var SessionState = class {
+  /** Digest of every message that the coordinator holds, by message. */
+  sealed = /* @__PURE__ */ new Map();
+  opens = /* @__PURE__ */ new Map();
+  loaded = /* @__PURE__ */ new Set();
+  begun = /* @__PURE__ */ new Set();
+  /** The session has had a turn in this process, so that following it is our task. */
+  active = false;
+  /** When a message came in whose turn has not begun yet. */
+  admittedAt = 0;
+  /** The next pass through the transform is the host's compaction. */
+  compacting = false;
+  /** Where it was forked from; undefined until that was looked for. */
+  forkOf;
+  outgoing;
+  /** Until when this session's requests go out as they are, after a failure that took its time. */
+  quietUntil = 0;
+  /** The synchronisation that runs, and the one that waits for it. */
+  running;
+  waiting;
+};
+var KEY = /* @__PURE__ */ Symbol.for("optchat.opencode.1");
+function shared() {
+  const holder = globalThis;
+  holder[KEY] ??= {
+    connections: /* @__PURE__ */ new Map(),
+    sessions: /* @__PURE__ */ new Map(),
+    said: /* @__PURE__ */ new Set(),
+    systems: /* @__PURE__ */ new Map()
+  };
+  return holder[KEY];
+}
+function connectionFor(command) {
+  const { connections } = shared();
+  const key = command.join("\0");
+  const known = connections.get(key) ?? new Connection(command);
+  connections.set(key, known);
+  return known;
+}
+function sessionState(id) {
+  const { sessions } = shared();
+  const known = sessions.get(id) ?? new SessionState();
+  sessions.set(id, known);
+  return known;
+}
+function isPrivate(session) {
+  const own = session.metadata?.optchat;
+  return session.parentID !== void 0 || own?.internal === true;
+}
+
+// plugins/opencode/src/notices.ts
+function say(host, level, cause, message) {
+  const { said } = shared();
+  if (said.has(cause)) return;
+  said.add(cause);
+  void host.say(level, message);
+}
+function sayFailure(host, thrown) {
+  const { code, message, hint } = describe(thrown);
+  say(host, "warn", code, `Memory is off: ${message} (${code}). Next: ${hint}`);
+}
+
+// plugins/opencode/src/options.ts
+function readOptions(given) {
+  const options = given ?? {};
+  return {
+    command: strings(options.command) ?? ["optchat"],
+    startTimeoutMs: milliseconds(options.start_timeout_ms) ?? 4e3,
+    assembleTimeoutMs: milliseconds(options.assemble_timeout_ms) ?? 2e3,
+    syncTimeoutMs: milliseconds(options.sync_timeout_ms) ?? 1e4,
+    toolTimeoutMs: milliseconds(options.tool_timeout_ms) ?? 2e4
+  };
+}
+function strings(value) {
+  if (!Array.isArray(value) || value.length === 0) return void 0;
+  return value.every((item) => typeof item === "string") ? value : void 0;
+}
+function milliseconds(value) {
+  return typeof value === "number" && value > 0 ? value : void 0;
+}
+
+// plugins/opencode/src/inject.ts
+function inject(messages, answer) {
+  const kept = messages.slice(position(messages, answer.keep_from));
+  for (const { message_id, text } of answer.news) {
+    const at = position(kept, message_id);
+    kept[at] = leadBy(kept[at], text, "news");
+  }
+  if (answer.base && answer.placement === "message") {
+    const [first] = kept;
+    if (first?.info.role === "user") kept[0] = leadBy(first, answer.base, "base");
+    else kept.unshift(leadBy(blank(messages), answer.base, "base"));
+  }
+  messages.splice(0, messages.length, ...kept);
+}
+function position(messages, id) {
+  if (id === null) return 0;
+  const found = messages.findIndex(({ info }) => info.id === id);
+  if (found >= 0) return found;
+  const message = `the coordinator named a message that is not in the request: ${id}`;
+  throw new Failure({ code: "plugin", message, hint: "optchat doctor", retryable: false });
+}
+function leadBy({ info, parts }, text, name) {
+  const part = {
+    id: `prt_optchat_${name}`,
+    messageID: info.id,
+    sessionID: info.sessionID,
+    type: "text",
+    synthetic: true,
+    text
+  };
+  return { info, parts: [part, ...parts] };
+}
+function blank(messages) {
+  const user = messages.findLast(({ info }) => info.role === "user")?.info;
+  return { info: { ...user, id: "msg_optchat_base" }, parts: [] };
+}
+
+// plugins/opencode/src/map.ts
+import { createHash } from "node:crypto";
+
+// plugins/opencode/src/names.ts
+var HOST = "opencode";
+var TOOL_NAMES = /* @__PURE__ */ new Set([
+  "memory_zoom",
+  "memory_search",
+  "memory_date",
+  "memory_sessions"
+]);
+
+// plugins/opencode/src/map.ts
+function mapMessages(messages, watched) {
+  const roles = rolesOf(messages);
+  const lastAssistant = messages.findLastIndex(({ info }) => info.role === "assistant");
+  return messages.map((message, index) => {
+    const { info } = message;
+    const role = roles[index] ?? "other";
+    const parts = role === "other" ? [] : message.parts.flatMap((part) => mapPart(part));
+    const superseded = index < lastAssistant;
+    const mapped = {
+      id: info.id,
+      role,
+      digest: digest(role, parts),
+      final: isFinal(message, superseded, index === messages.length - 1, watched),
+      created_ms: info.time.created,
+      parts
+    };
+    if (info.role === "user") mapped.opens = watched.opens.get(info.id) ?? null;
+    else if (role === "assistant" && mapped.final)
+      mapped.terminal = terminal(info, continues(messages, index));
+    return mapped;
+  });
+}
+function rolesOf(messages) {
+  let person;
+  let overflowed = false;
+  return messages.map(({ info, parts }) => {
+    if (info.role === "assistant") return info.summary ? "other" : "assistant";
+    const compaction = parts.find((part) => part.type === "compaction");
+    if (compaction) {
+      overflowed = compaction.overflow === true;
+      return "other";
+    }
+    if (parts.some((part) => part.type === "text" && part.metadata?.compaction_continue)) {
+      return "other";
+    }
+    const text = spoken(parts);
+    const replayed = overflowed && text === person;
+    overflowed = false;
+    person = text;
+    return replayed ? "other" : "user";
+  });
+}
+function spoken(parts) {
+  const texts = parts.flatMap((part) => part.type === "text" ? [part.text] : []);
+  return texts.filter((text) => !/^\[Attached \S+: .*\]$/.test(text)).join("\n");
+}
+function isFinal({ info, parts }, superseded, last, watched) {
+  if (info.role === "user") return !last || watched.loaded.has(info.id) || watched.settled;
+  if (superseded) return true;
+  const open = parts.some((part) => part.type === "tool" && isOpen(part));
+  if (info.time.completed !== void 0 && !open) return true;
+  return watched.settled && watched.begun.has(info.id);
+}
+function isOpen({ state }) {
+  return state.status === "pending" || state.status === "running";
+}
+function continues(messages, index) {
+  const next = messages[index + 1]?.parts.find((part) => part.type === "compaction");
+  return next?.overflow === true;
+}
+function terminal(info, continued) {
+  if (info.error) return info.error.name === "MessageAbortedError" ? "interrupted" : "failed";
+  if (info.finish === void 0) return continued ? null : "interrupted";
+  return info.finish === "tool-calls" || info.finish === "unknown" ? null : "completed";
+}
+function mapPart(part) {
+  switch (part.type) {
+    case "text":
+      if (part.ignored) return [];
+      return [{ type: "text", id: part.id, text: part.text, synthetic: part.synthetic === true }];
+    case "subtask":
+      return [{ type: "text", id: part.id, text: part.prompt, synthetic: false }];
+    case "file":
+      return [mapFile(part)];
+    case "tool":
+      return [mapTool(part)];
+    default:
+      return [];
+  }
+}
+function mapFile({ id, mime, filename, url }) {
+  const file = { type: "file", id, mime, filename: filename ?? "", url };
+  if (!url.startsWith("data:")) return file;
+  const comma = url.indexOf(",");
+  const payload = url.slice(comma + 1);
+  const base64 = url.slice(0, comma).endsWith(";base64");
+  const content_bytes = base64 ? Buffer.byteLength(payload, "base64") : Buffer.byteLength(decode(payload));
+  return { ...file, url: "data:", content_bytes };
+}
+function decode(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+function mapTool({ id, tool, state }) {
+  const { metadata, time } = state;
+  const part = {
+    type: "tool",
+    id,
+    tool,
+    input_json: JSON.stringify(state.input ?? {}),
+    status: state.status,
+    title: state.title ?? "",
+    started_ms: time?.start ?? null,
+    ended_ms: time?.end ?? null,
+    report: tool === "task",
+    attachments: (state.attachments ?? []).map(mapFile)
+  };
+  if (TOOL_NAMES.has(tool)) return { ...part, own: ownResult(metadata?.optchat) };
+  part.output = state.output ?? null;
+  part.error = state.error ?? null;
+  if (metadata?.truncated === true) {
+    part.truncated = "the host truncated this output";
+    if (typeof metadata.outputPath === "string") part.full_output_path = metadata.outputPath;
+  }
+  return part;
+}
+function ownResult(found) {
+  const { refs, snapshot, sha256 } = found ?? {};
+  return { refs: refs ?? [], snapshot: snapshot ?? "", sha256: sha256 ?? "" };
+}
+function digest(role, parts) {
+  const content = JSON.stringify([role, parts], (key, value) => key === "id" ? void 0 : value);
+  return createHash("sha256").update(content).digest("hex");
+}
+
+// plugins/opencode/src/sizes.ts
+var NOTHING = { letters: 0, spaces: 0, symbols: 0, other_bytes: 0, media: 0 };
+function add(a, b) {
+  return {
+    letters: a.letters + b.letters,
+    spaces: a.spaces + b.spaces,
+    symbols: a.symbols + b.symbols,
+    other_bytes: a.other_bytes + b.other_bytes,
+    media: a.media + b.media
+  };
+}
+function exceeds(a, b) {
+  return a.letters > b.letters || a.spaces > b.spaces || a.symbols > b.symbols || a.other_bytes > b.other_bytes || a.media > b.media;
+}
+function measure(text) {
+  let letters = 0;
+  let spaces = 0;
+  let symbols = 0;
+  let other_bytes = 0;
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if (code > 127) {
+      other_bytes += code < 2048 || code >= 55296 && code <= 57343 ? 2 : 3;
+    } else if ((code | 32) >= 97 && (code | 32) <= 122) letters++;
+    else if (code === 32 || code >= 9 && code <= 13 && code !== 11 && code !== 12)
+      spaces++;
+    else symbols++;
+  }
+  return { letters, spaces, symbols, other_bytes, media: 0 };
+}
+function measureMessage({ info, parts }) {
+  if (info.role === "assistant" && info.error && !survives(info.error.name, parts)) return NOTHING;
+  return parts.map((part) => measurePart(part, info.role)).reduce(add, NOTHING);
+}
+function survives(error, parts) {
+  const content = parts.some((part) => part.type !== "step-start" && part.type !== "reasoning");
+  return error === "MessageAbortedError" && content;
+}
+function measurePart(part, role) {
+  switch (part.type) {
+    case "text":
+      return role === "user" && part.ignored ? NOTHING : measure(part.text);
+    case "reasoning":
+      return measure(part.text);
+    case "tool":
+      return measureTool(part);
+    case "file":
+      return inlined(part.mime) ? NOTHING : { ...NOTHING, media: 1 };
+    case "compaction":
+      return measure("What did we do so far?");
+    case "subtask":
+      return measure("The following tool was executed by the user");
+    default:
+      return NOTHING;
+  }
+}
+function measureTool({ tool, state }) {
+  const call = measure(tool + JSON.stringify(state.input ?? {}));
+  if (state.status === "error") return add(call, measure(state.error ?? ""));
+  if (state.status !== "completed") return add(call, measure("[Tool execution was interrupted]"));
+  if (state.time?.compacted) return add(call, measure("[Old tool result content cleared]"));
+  const media = (state.attachments ?? []).filter((file) => !inlined(file.mime)).length;
+  return add(add(call, measure(state.output ?? "")), { ...NOTHING, media });
+}
+function inlined(mime) {
+  return mime === "text/plain" || mime === "application/x-directory";
+}
+
+// plugins/opencode/src/overhead.ts
+var PROMPT = { ...NOTHING, letters: 9e3, spaces: 2e3, symbols: 1200 };
+var ENVIRONMENT = { ...NOTHING, letters: 1200, spaces: 300, symbols: 300 };
+async function overheadOf(host, session, user) {
+  const { providerID, modelID } = user.model;
+  const [agent, offered, servers] = await Promise.all([
+    host.agent(user.agent),
+    host.tools(providerID, modelID),
+    host.servers()
+  ]);
+  const rules = [...agent?.permission ?? [], ...session.permission ?? []];
+  const tools2 = offered.filter(({ id }) => id !== "invalid" && user.tools?.[id] !== false && !denied(id, rules)).map((tool) => measure(JSON.stringify(tool))).reduce(add, NOTHING);
+  const seen = shared().systems.get(systemKey(host, user));
+  const guess = agent?.prompt ? add(measure(agent.prompt), ENVIRONMENT) : PROMPT;
+  const known = seen !== void 0 && !servers;
+  return { sizes: add(seen ?? guess, tools2), tools: tools2, known };
+}
+function learnSystem(host, user, sizes) {
+  shared().systems.set(systemKey(host, user), sizes);
+}
+function systemKey(host, { agent, model }) {
+  return [host.directory, agent, model.providerID, model.modelID].join("\0");
+}
+function denied(tool, rules) {
+  const edits = tool === "edit" || tool === "write" || tool === "apply_patch";
+  const last = rules.findLast(({ permission }) => matches(edits ? "edit" : tool, permission));
+  return last?.pattern === "*" && last.action === "deny";
+}
+function matches(name, pattern) {
+  const escaped = pattern.replace(/[.+^${}()|[\]\\]/g, "\\$&");
+  const expression = escaped.replaceAll("*", ".*").replaceAll("?", ".");
+  return new RegExp(`^${expression}$`, "s").test(name);
+}
+
+// plugins/opencode/src/session.ts
+var CANDIDATES = 20;
+function sessionInfo(host, session, state) {
+  const global = session.projectID === "global";
+  return {
+    host: HOST,
+    id: session.id,
+    project_key: global ? `dir:${session.directory}` : session.projectID,
+    project_directory: global ? session.directory : host.project.worktree,
+    directory: session.directory,
+    title: session.title,
+    created_ms: session.time.created,
+    updated_ms: session.time.updated,
+    parent_id: session.parentID ?? null,
+    fork_of: state.forkOf ?? null,
+    archived: session.time.archived !== void 0,
+    worktree: global ? null : host.worktree
+  };
+}
+async function findOrigin(host, session, messages) {
+  const copied = messages.filter(({ info }) => info.time.created < session.time.created);
+  const [first] = copied;
+  if (!first) return null;
+  const title = session.title.replace(/ \(fork #1\)$/, "");
+  const previous = title.replace(/ \(fork #(\d+)\)$/, (_, n) => ` (fork #${Number(n) - 1})`);
+  const candidates = (await host.sessions()).filter(({ id, parentID }) => id !== session.id && parentID === void 0).filter(({ time }) => time.created < session.time.created).filter(({ time }) => time.updated >= first.info.time.created).sort((a, b) => Number(b.title === previous) - Number(a.title === previous));
+  for (const { id } of candidates.slice(0, CANDIDATES)) {
+    const theirs = await host.messages(id);
+    if (copied.every((message, index) => isCopy(message, theirs[index]))) return id;
+  }
+  return null;
+}
+function isCopy({ info }, original) {
+  return original?.info.time.created === info.time.created && original.info.role === info.role;
+}
+
+// plugins/opencode/src/outgoing.ts
+var QUIET_MS = 15e3;
+var Requests = class {
+  #host;
+  #connection;
+  #options;
+  #sync;
+  constructor(host, connection, options, sync) {
+    this.#host = host;
+    this.#connection = connection;
+    this.#options = options;
+    this.#sync = sync;
+  }
+  /** Give the messages about to be sent their memory, in place. */
+  async assemble(messages) {
+    const id = messages[0]?.info.sessionID;
+    if (id === void 0) return;
+    const state = sessionState(id);
+    state.admittedAt = 0;
+    state.outgoing = void 0;
+    if (state.compacting) {
+      state.compacting = false;
+      return;
+    }
+    const session = await this.#host.session(id);
+    const user = messages.findLast(({ info }) => info.role === "user")?.info;
+    if (isPrivate(session) || user === void 0) return;
+    state.active = true;
+    for (const { info } of messages) if (info.role === "user") state.loaded.add(info.id);
+    if (Date.now() < state.quietUntil) return;
+    try {
+      await this.#connection.ready(this.#options.startTimeoutMs, this.#options.assembleTimeoutMs);
+      if (!state.sealed.has(user.id)) await this.#sync.now(id);
+      const { request, outgoing } = await this.#describe(state, session, user, messages);
+      const answer = await this.#connection.ask(
+        "/v1/assemble",
+        request,
+        this.#options.assembleTimeoutMs
+      );
+      this.#apply(answer, outgoing, messages);
+      state.outgoing = outgoing;
+    } catch (thrown) {
+      state.quietUntil = Date.now() + QUIET_MS;
+      sayFailure(this.#host, thrown);
+    }
+  }
+  /** Put the base behind the host's instructions, once these show that it is a main request. */
+  async system(id, system) {
+    const outgoing = sessionState(id).outgoing;
+    if (!outgoing || !isMain(system)) return;
+    const seen = measure(system.join("\n"));
+    const { agent, model } = outgoing;
+    learnSystem(
+      this.#host,
+      { agent, model: { providerID: model.provider, modelID: model.id } },
+      seen
+    );
+    if (outgoing.base) system.splice(1, 0, outgoing.base);
+    outgoing.delivered = true;
+    const overhead = add(seen, outgoing.tools);
+    if (outgoing.stop || !exceeds(overhead, outgoing.overhead)) return;
+    outgoing.overhead = overhead;
+    await this.#check(outgoing);
+  }
+  /** End the turn if its request must not be sent. The last hook that knows what it is for. */
+  settle(id, agent) {
+    const outgoing = sessionState(id).outgoing;
+    if (!outgoing || agent === "title" || agent === "compaction") return;
+    if (outgoing.stop) throw new Stop(outgoing.stop);
+    if (!outgoing.base || outgoing.delivered) return;
+    const message = "the host's instructions were not recognised, so that memory found no place";
+    throw new Stop({ code: "plugin", message, hint: "optchat doctor", retryable: false });
+  }
+  async #describe(state, session, user, messages) {
+    const { providerID, modelID } = user.model;
+    const [limit, overhead] = await Promise.all([
+      this.#host.limit(providerID, modelID),
+      overheadOf(this.#host, session, user)
+    ]);
+    const roles = rolesOf(messages);
+    const request = {
+      session: sessionInfo(this.#host, session, state),
+      model: {
+        provider: providerID,
+        id: modelID,
+        context_tokens: limit.context,
+        output_tokens: limit.output,
+        input_tokens: limit.input ?? null
+      },
+      agent: user.agent,
+      shape: messages.map((message, index) => ({
+        id: message.info.id,
+        role: roles[index] ?? "other",
+        sizes: measureMessage(message)
+      })),
+      overhead: overhead.sizes,
+      overhead_known: overhead.known,
+      usage: usageOf(messages)
+    };
+    const outgoing = {
+      session: request.session,
+      model: request.model,
+      agent: user.agent,
+      base: "",
+      delivered: false,
+      overhead: overhead.sizes,
+      tools: overhead.tools
+    };
+    return { request, outgoing };
+  }
+  #apply(answer, outgoing, messages) {
+    if (answer.notice) say(this.#host, "info", answer.notice, answer.notice);
+    if (answer.state === "ready") {
+      inject(messages, answer);
+      if (answer.placement === "system") outgoing.base = answer.base;
+    } else if (answer.state === "stop") {
+      const unknown = { code: "stopped", message: "memory is not ready", hint: "optchat status" };
+      outgoing.stop = answer.error ?? { ...unknown, retryable: true };
+    }
+  }
+  async #check(outgoing) {
+    const { session, model, agent, overhead } = outgoing;
+    const body = { session, model, agent, overhead };
+    try {
+      const bound = this.#options.assembleTimeoutMs;
+      const { error } = await this.#connection.ask("/v1/check", body, bound);
+      if (error) outgoing.stop = error;
+    } catch (thrown) {
+      const { code, message, hint } = describe(thrown);
+      const text = `A request went out unchecked: ${message} (${code}). Next: ${hint}`;
+      say(this.#host, "warn", `check ${code}`, text);
+    }
+  }
+};
+function isMain(system) {
+  return system[0]?.includes("\n<env>\n") === true;
+}
+function usageOf(messages) {
+  for (const { info } of messages.toReversed()) {
+    if (info.role !== "assistant" || info.summary) continue;
+    const { input, cache } = info.tokens;
+    const input_tokens = input + cache.read + cache.write;
+    if (input_tokens > 0) return { message_id: info.id, input_tokens };
+  }
+  return null;
+}
+
+// plugins/opencode/src/sync.ts
+var CONTENT_CHARS = 8e6;
+var SETTLE_MS = 150;
+var ADMISSION_MS = 1e4;
+var Sync = class {
+  #host;
+  #connection;
+  #options;
+  constructor(host, connection, options) {
+    this.#host = host;
+    this.#connection = connection;
+    this.#options = options;
+  }
+  /** Return when a pass that began after this call is done. */
+  now(id) {
+    const state = sessionState(id);
+    if (!state.running) return this.#begin(id, state);
+    state.waiting ??= state.running.catch(() => void 0).then(() => {
+      state.waiting = void 0;
+      return this.#begin(id, state);
+    });
+    return state.waiting;
+  }
+  /** Have a pass made in the background, for a session that this process follows. */
+  wake(id) {
+    if (!shared().sessions.get(id)?.active) return;
+    this.now(id).catch((thrown) => sayFailure(this.#host, thrown));
+  }
+  /** Wait for what is under way, within a bound. */
+  async flush(timeoutMs) {
+    const pending = [...shared().sessions.values()].flatMap((s) => [s.running, s.waiting]);
+    await Promise.race([Promise.allSettled(pending), delay(timeoutMs)]);
+  }
+  #begin(id, state) {
+    const running = this.#pass(id, state).finally(() => {
+      state.running = void 0;
+    });
+    state.running = running;
+    return running;
+  }
+  async #pass(id, state) {
+    const host = this.#host;
+    const session = await host.session(id);
+    if (isPrivate(session)) return;
+    const { messages, idle } = await this.#look(id, state);
+    if (state.forkOf === void 0) state.forkOf = await findOrigin(host, session, messages);
+    const mapped = mapMessages(messages, {
+      opens: state.opens,
+      loaded: state.loaded,
+      begun: state.begun,
+      settled: idle
+    });
+    await this.#send({ session: sessionInfo(host, session, state), messages: mapped, idle }, state);
+  }
+  // The end of a failed or aborted turn is written after the session has been called idle.
+  async #look(id, state) {
+    const host = this.#host;
+    const [messages, before] = await Promise.all([host.messages(id), this.#idle(id, state)]);
+    if (!before || ended(messages)) return { messages, idle: before };
+    await delay(SETTLE_MS);
+    return { messages: await host.messages(id), idle: await this.#idle(id, state) };
+  }
+  // Between a message's arrival and its turn's beginning the host still calls the session idle.
+  async #idle(id, state) {
+    if (Date.now() - state.admittedAt < ADMISSION_MS) return false;
+    return !await this.#host.busy(id);
+  }
+  async #send(request, state) {
+    const { messages } = request;
+    let wanted = new Set(
+      messages.filter((m) => m.final && state.sealed.get(m.id) !== m.digest).map((m) => m.id)
+    );
+    for (let before = Number.POSITIVE_INFINITY; ; before = wanted.size) {
+      const body = { ...request, messages: withContent(messages, wanted) };
+      const answer = await this.#connection.ask("/v1/sync", body, this.#options.syncTimeoutMs);
+      const need = new Set(answer.need);
+      for (const message of messages)
+        if (message.final && !need.has(message.id)) state.sealed.set(message.id, message.digest);
+        else state.sealed.delete(message.id);
+      if (answer.disabled) {
+        say(this.#host, "warn", `disabled ${request.session.id}`, answer.disabled);
+      }
+      if (need.size === 0 || need.size >= before) break;
+      wanted = need;
+    }
+    const members = new Set(messages.map((message) => message.id));
+    for (const id of state.sealed.keys()) if (!members.has(id)) state.sealed.delete(id);
+  }
+};
+function withContent(messages, wanted) {
+  let left = CONTENT_CHARS;
+  return messages.map((message) => {
+    if (left <= 0 || !message.final || !wanted.has(message.id)) return { ...message, parts: null };
+    left -= JSON.stringify(message.parts).length;
+    return message;
+  });
+}
+function ended(messages) {
+  const info = messages.at(-1)?.info;
+  return info?.role === "assistant" && info.time.completed !== void 0;
+}
+function delay(ms) {
+  return new Promise((resolve) => {
+    setTimeout(resolve, ms).unref();
+  });
+}
+
+// plugins/opencode/src/tools.ts
+var CURSOR = { type: "string", description: "Where to go on, from the answer before" };
+var DAY = "a date or time, such as 2026-03-01 or 2026-03-01T14:00";
+var DEFINITIONS = {
+  memory_zoom: {
+    description: "Open a reference from memory. A range opens into its two halves, a publication into the turn it came from, a single record into its exact original, page by page.",
+    properties: {
+      ref: { type: "string", description: "A reference as it stands at the start of a line" },
+      cursor: CURSOR,
+      max_tokens: { type: "integer", description: "The most to return at once" }
+    },
+    required: ["ref"]
+  },
+  memory_search: {
+    description: 'Search the originals and summaries of earlier conversations for words, identifiers or "exact phrases". Finds details that no summary mentions. Hits are excerpts with their references: open one before relying on it.',
+    properties: {
+      query: { type: "string", description: "Words to find; quotes keep a phrase together" },
+      session: { type: "string", description: "Only this conversation, such as s12" },
+      before: { type: "string", description: `Only before ${DAY}` },
+      after: { type: "string", description: `Only after ${DAY}` },
+      cursor: CURSOR
+    },
+    required: ["query"]
+  },
+  memory_date: {
+    description: "Tell when what a reference stands for was said or done.",
+    properties: {
+      ref: { type: "string", description: "A reference as it stands at the start of a line" }
+    },
+    required: ["ref"]
+  },
+  memory_sessions: {
+    description: "List the conversations that share this memory, the most recent first.",
+    properties: { cursor: CURSOR },
+    required: []
+  }
+};
+function tools(host, connection, options) {
+  const made = Object.entries(DEFINITIONS).map(([name, { description, properties }]) => {
+    const execute = (args, context) => answer(name, args, context);
+    return [name, { description, args: properties, execute }];
+  });
+  async function answer(tool, args, { sessionID, abort }) {
+    try {
+      const session = await root(host, sessionID);
+      const body = { tool, args_json: JSON.stringify(args ?? {}), host: HOST, session };
+      const found = await connection.ask("/v1/tool", body, options.toolTimeoutMs, abort);
+      const { output, title, refs, snapshot, sha256 } = found;
+      return { title, output, metadata: { optchat: { refs, snapshot, sha256 } } };
+    } catch (thrown) {
+      const { code, message, hint } = describe(thrown);
+      const none = { refs: [], snapshot: "", sha256: "" };
+      const output = `${code}: ${message}
+${hint}`;
+      return { title: code, output, metadata: { optchat: none } };
+    }
+  }
+  return Object.fromEntries(made);
+}
+function define(tool, output) {
+  if (!Object.hasOwn(DEFINITIONS, tool)) return;
+  const { properties, required } = DEFINITIONS[tool];
+  Object.assign(output, {
+    jsonSchema: { type: "object", properties, required, additionalProperties: false }
+  });
+}
+async function root(host, id) {
+  const { parentID } = await host.session(id);
+  return parentID === void 0 ? id : root(host, parentID);
+}
+
+// plugins/opencode/src/plugin.ts
+var DISPOSE_MS = 2e3;
+async function server(input, given) {
+  const options = readOptions(given);
+  const host = new Host(input);
+  const connection = connectionFor(options.command);
+  const sync = new Sync(host, connection, options);
+  const requests = new Requests(host, connection, options, sync);
+  function guarded(hook) {
+    return async (...args) => {
+      try {
+        await hook(...args);
+      } catch (thrown) {
+        if (thrown instanceof Stop) throw thrown;
+        sayFailure(host, thrown);
+      }
+    };
+  }
+  connection.ensure().catch(() => void 0);
+  return {
+    tool: tools(host, connection, options) ?? {},
+    "tool.definition": guarded(({ toolID }, output) => define(toolID, output)),
+    "chat.message": guarded(async ({ sessionID }, { message }) => {
+      const state = sessionState(sessionID);
+      state.active = true;
+      state.admittedAt = Date.now();
+      state.opens.set(message.id, !await host.busy(sessionID));
+    }),
+    "experimental.chat.messages.transform": guarded(
+      (_, { messages }) => requests.assemble(messages)
+    ),
+    "experimental.chat.system.transform": guarded(async ({ sessionID }, { system }) => {
+      if (sessionID !== void 0) await requests.system(sessionID, system);
+    }),
+    "chat.params": guarded(({ sessionID, agent }) => requests.settle(sessionID, agent)),
+    "experimental.session.compacting": guarded(({ sessionID }) => {
+      const state = sessionState(sessionID);
+      state.compacting = true;
+      state.outgoing = void 0;
+    }),
+    event: guarded(({ event }) => follow(event, host, sync)),
+    dispose: guarded(() => sync.flush(DISPOSE_MS))
+  };
+}
+function follow({ type, properties }, host, sync) {
+  const { info, sessionID } = properties;
+  switch (type) {
+    case "session.created":
+    case "session.updated":
+      if (info) host.remember(info);
+      return;
+    case "session.deleted":
+      if (info) {
+        host.forget(info.id);
+        shared().sessions.delete(info.id);
+      }
+      return;
+    case "message.updated":
+      if (info?.role !== "assistant" || info.sessionID === void 0) return;
+      shared().sessions.get(info.sessionID)?.begun.add(info.id);
+      if (info.time.completed !== void 0) sync.wake(info.sessionID);
+      return;
+    case "session.idle":
+    case "session.compacted":
+    case "message.removed":
+      if (sessionID !== void 0) sync.wake(sessionID);
+      return;
+  }
+}
+
+// plugins/opencode/src/index.ts
+var index_default = { id: "optchat", server };
+export {
+  index_default as default
+};

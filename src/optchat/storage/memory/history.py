@@ -1,0 +1,303 @@
+"""Sessions, records, payloads, nodes and views in dictionaries."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from optchat.core.records import Generation, HostMessage, Record, Session, Turn
+from optchat.core.scopes import Project, Scope
+from optchat.core.tree import Node, SessionTree, Tree
+from optchat.core.views import View
+from optchat.errors import BadInput, Conflict, EventConflict, IntegrityError
+from optchat.limits import BLOB_CHUNK_BYTES, PAYLOAD_BYTES_MAX
+from optchat.refs import BlobHash, Csn, ProjectId, ScopeId, SessionId, Span, TurnId
+from optchat.storage.memory.state import Changes
+from optchat.storage.words import searchable, words
+
+
+class MemorySessions:
+    def __init__(self, changes: Changes) -> None:
+        self._changes = changes
+        self._tables = changes.tables
+
+    def project(self, host: str, host_key: str) -> Project | None:
+        return next(
+            (p for p in self._tables.projects.values() if (p.host, p.host_key) == (host, host_key)),
+            None,
+        )
+
+    def project_by_id(self, project_id: ProjectId) -> Project | None:
+        return self._tables.projects.get(project_id)
+
+    def projects(self) -> tuple[Project, ...]:
+        return tuple(sorted(self._tables.projects.values(), key=lambda p: p.project_id))
+
+    def put_project(self, project: Project) -> None:
+        other = self.project(project.host, project.host_key)
+        if other is not None and other.project_id != project.project_id:
+            raise Conflict("another project has that host key; the stored one stands.")
+        self._changes.put(self._tables.projects, project.project_id, project)
+
+    def scope(self, scope_id: ScopeId) -> Scope | None:
+        return self._tables.scopes.get(scope_id)
+
+    def scopes(self) -> tuple[Scope, ...]:
+        return tuple(sorted(self._tables.scopes.values(), key=lambda s: s.scope_id))
+
+    def put_scope(self, scope: Scope) -> None:
+        known = self._tables.scopes.get(scope.scope_id, scope)
+        grown = replace(
+            scope,
+            publications=max(known.publications, scope.publications),
+            sessions=max(known.sessions, scope.sessions),
+        )
+        self._changes.put(self._tables.scopes, scope.scope_id, grown)
+
+    def session(self, session_id: SessionId) -> Session | None:
+        return self._tables.sessions.get(session_id)
+
+    def session_of_host(self, host: str, host_session: str) -> Session | None:
+        return next(
+            (
+                s
+                for s in self._tables.sessions.values()
+                if (s.host, s.host_session) == (host, host_session)
+            ),
+            None,
+        )
+
+    def session_numbered(self, scope_id: ScopeId, number: int) -> Session | None:
+        return next(
+            (
+                s
+                for s in self._tables.sessions.values()
+                if (s.scope_id, s.number) == (scope_id, number)
+            ),
+            None,
+        )
+
+    def sessions(self, scope_id: ScopeId) -> tuple[Session, ...]:
+        found = (s for s in self._tables.sessions.values() if s.scope_id == scope_id)
+        return tuple(sorted(found, key=lambda s: s.number))
+
+    def put_session(self, session: Session) -> None:
+        for other in (
+            self.session_of_host(session.host, session.host_session),
+            self.session_numbered(session.scope_id, session.number),
+        ):
+            if other is not None and other.session_id != session.session_id:
+                raise Conflict("another session has that host id or number; it stands.")
+        self._changes.put(self._tables.sessions, session.session_id, session)
+
+    def generation(self, session_id: SessionId, number: int) -> Generation | None:
+        return self._tables.generations.get(SessionTree(session_id, number))
+
+    def put_generation(self, generation: Generation) -> None:
+        known = self._tables.generations.get(generation.tree, generation)
+        grown = replace(generation, length=max(known.length, generation.length))
+        self._changes.put(self._tables.generations, generation.tree, grown)
+
+
+class MemoryRecords:
+    def __init__(self, changes: Changes) -> None:
+        self._changes = changes
+        self._tables = changes.tables
+
+    def append(self, record: Record, text: str) -> bool:
+        sealed = self._tables.event_keys.get(record.event_key)
+        if sealed is not None:
+            if sealed.payload != record.payload:
+                raise EventConflict(
+                    f"{record.event_key} is sealed with other content; it is unchanged."
+                )
+            return False
+        tree = SessionTree(record.session_id, record.generation)
+        generation = self._tables.generations.get(tree)
+        if generation is None or generation.length != record.seq:
+            raise Conflict(
+                f"record {record.seq} of {tree} is not the next one; nothing was sealed."
+            )
+        if record.payload not in self._tables.blobs:
+            raise IntegrityError("the record's payload is not kept; nothing was sealed.")
+        key = (tree, record.seq)
+        self._changes.put(self._tables.records, key, record)
+        self._changes.put(self._tables.event_keys, record.event_key, record)
+        self._changes.put(
+            self._tables.generations, tree, replace(generation, length=generation.length + 1)
+        )
+        if text:
+            self._changes.put(self._tables.texts, key, searchable(text))
+            self._changes.put(self._tables.words, key, words(searchable(text)))
+        return True
+
+    def record(self, tree: SessionTree, seq: int) -> Record | None:
+        return self._tables.records.get((tree, seq))
+
+    def by_event_key(self, event_key: str) -> Record | None:
+        return self._tables.event_keys.get(event_key)
+
+    def range(self, tree: SessionTree, start: int, end_exclusive: int) -> tuple[Record, ...]:
+        found = (
+            record
+            for (of, seq), record in self._tables.records.items()
+            if of == tree and start <= seq < end_exclusive
+        )
+        return tuple(sorted(found, key=lambda r: r.seq))
+
+    def count(self) -> int:
+        return len(self._tables.records)
+
+    def messages(self, session_id: SessionId) -> tuple[HostMessage, ...]:
+        found = (m for m in self._tables.messages.values() if m.session_id == session_id)
+        return tuple(sorted(found, key=lambda m: m.position))
+
+    def put_message(self, message: HostMessage) -> None:
+        for other in self.messages(message.session_id):
+            if other.message_id == message.message_id and other.position != message.position:
+                raise Conflict("that message stands at another position; it stays there.")
+        self._changes.put(self._tables.messages, (message.session_id, message.position), message)
+
+    def truncate_messages(self, session_id: SessionId, position: int) -> None:
+        for message in self.messages(session_id):
+            if message.position >= position:
+                self._changes.drop(self._tables.messages, (session_id, message.position))
+
+    def turn(self, turn_id: TurnId) -> Turn | None:
+        return self._tables.turns.get(turn_id)
+
+    def turn_by_key(self, session_id: SessionId, generation: int, key: str) -> Turn | None:
+        asked = (session_id, generation, key)
+        return next(
+            (
+                t
+                for t in self._tables.turns.values()
+                if (t.session_id, t.generation, t.key) == asked
+            ),
+            None,
+        )
+
+    def turns(self, session_id: SessionId) -> tuple[Turn, ...]:
+        found = (t for t in self._tables.turns.values() if t.session_id == session_id)
+        return tuple(sorted(found, key=lambda t: (t.start_seq, t.opened_ms, t.turn_id)))
+
+    def put_turn(self, turn: Turn) -> None:
+        other = self.turn_by_key(turn.session_id, turn.generation, turn.key)
+        if other is not None and other.turn_id != turn.turn_id:
+            raise Conflict("another turn was opened by that message; it stands.")
+        self._changes.put(self._tables.turns, turn.turn_id, turn)
+
+
+class MemoryBlobs:
+    def __init__(self, changes: Changes) -> None:
+        self._changes = changes
+        self._tables = changes.tables
+
+    def put(self, payload: bytes) -> BlobHash:
+        if len(payload) > PAYLOAD_BYTES_MAX:
+            raise BadInput(
+                f"a payload of {len(payload)} bytes is over the bound of {PAYLOAD_BYTES_MAX}; "
+                "nothing was kept."
+            )
+        blob = BlobHash(hashlib.sha256(payload).hexdigest())
+        self._changes.put(self._tables.blobs, blob, bytes(payload))
+        return blob
+
+    def size(self, blob: BlobHash) -> int:
+        return len(self._payload(blob))
+
+    def read(self, blob: BlobHash, start: int, count: int) -> bytes:
+        if start < 0 or count < 0:
+            raise BadInput(f"not a range of bytes: {start}+{count}.")
+        return self._payload(blob)[start : start + count]
+
+    def chunks(self, blob: BlobHash) -> Iterator[bytes]:
+        payload = self._payload(blob)
+        for at in range(0, len(payload), BLOB_CHUNK_BYTES):
+            yield payload[at : at + BLOB_CHUNK_BYTES]
+
+    def verify(self, blob: BlobHash) -> None:
+        if hashlib.sha256(self._payload(blob)).hexdigest() != blob:
+            raise IntegrityError(f"the payload {blob} is not what its name says.")
+
+    def _payload(self, blob: BlobHash) -> bytes:
+        payload = self._tables.blobs.get(blob)
+        if payload is None:
+            raise IntegrityError(f"the payload {blob} is not there.")
+        return payload
+
+
+class MemoryTrees:
+    def __init__(self, changes: Changes) -> None:
+        self._changes = changes
+        self._tables = changes.tables
+
+    def put_node(self, node: Node) -> bool:
+        live = self.node(node.tree, node.span)
+        if live is not None:
+            if live.input_hash == node.input_hash:
+                return False
+            if node.died is None:
+                raise Conflict(f"another revision of {node.tree}#{node.span} is live; it stands.")
+        if self.node_revision(node.tree, node.span, node.revision) is not None:
+            raise Conflict(f"revision {node.revision} of {node.tree}#{node.span} is taken.")
+        self._put(node.tree, node.span, (*self._revisions(node.tree, node.span), node))
+        return True
+
+    def node(self, tree: Tree, span: Span, csn: Csn | None = None) -> Node | None:
+        seen = (
+            node
+            for node in self._revisions(tree, span)
+            if (node.died is None if csn is None else node.seen_at(csn))
+        )
+        return max(seen, key=lambda n: n.revision, default=None)
+
+    def node_revision(self, tree: Tree, span: Span, revision: int) -> Node | None:
+        return next((n for n in self._revisions(tree, span) if n.revision == revision), None)
+
+    def nodes_in(self, tree: Tree, spans: Sequence[tuple[Span, int]]) -> tuple[Node | None, ...]:
+        return tuple(self.node_revision(tree, span, revision) for span, revision in spans)
+
+    def leaves_from(self, tree: Tree, start: int, limit: int) -> tuple[Node, ...]:
+        found: list[Node] = []
+        while len(found) < limit:
+            node = self.node(tree, Span(start + len(found), 1))
+            if node is None:
+                break
+            found.append(node)
+        return tuple(found)
+
+    def retire_node(self, tree: Tree, span: Span, csn: Csn) -> None:
+        revisions = self._revisions(tree, span)
+        if any(node.died is None for node in revisions):
+            ended = tuple(replace(n, died=csn) if n.died is None else n for n in revisions)
+            self._put(tree, span, ended)
+
+    def view(self, tree: Tree, csn: Csn | None = None) -> View:
+        views = self._tables.views.get(str(tree), ())
+        seen = (view for born, view in views if csn is None or born <= csn)
+        return max(seen, key=lambda v: v.revision, default=View())
+
+    def put_view(self, tree: Tree, view: View, csn: Csn) -> None:
+        newest = self.view(tree).revision
+        if view.revision != newest + 1:
+            raise Conflict(
+                f"view revision {view.revision} of {tree} does not follow {newest}; "
+                "the stored one stands."
+            )
+        views = self._tables.views.get(str(tree), ())
+        self._changes.put(self._tables.views, str(tree), (*views, (csn, view)))
+
+    def prune_views(self, tree: Tree, before_csn: Csn) -> None:
+        views = self._tables.views.get(str(tree), ())
+        oldest = max((v.revision for born, v in views if born <= before_csn), default=0)
+        kept = tuple((born, v) for born, v in views if v.revision >= oldest)
+        if kept != views:
+            self._changes.put(self._tables.views, str(tree), kept)
+
+    def _revisions(self, tree: Tree, span: Span) -> tuple[Node, ...]:
+        return self._tables.nodes.get((str(tree), span.start, span.count), ())
+
+    def _put(self, tree: Tree, span: Span, revisions: tuple[Node, ...]) -> None:
+        self._changes.put(self._tables.nodes, (str(tree), span.start, span.count), revisions)

@@ -1,0 +1,169 @@
+"""The job queue and the store's counters in dictionaries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from optchat.core.tree import Tree
+from optchat.errors import Conflict
+from optchat.refs import Csn, SessionId, Span
+from optchat.storage.memory.state import Changes
+from optchat.storage.ports import Job, JobKind, JobState
+
+
+class MemoryJobs:
+    def __init__(self, changes: Changes) -> None:
+        self._changes = changes
+        self._tables = changes.tables
+
+    def put(self, job: Job, waits_for: Sequence[tuple[Tree, Span]] = ()) -> bool:
+        identity = (job.kind, job.target, job.input_hash)
+        for other in self._tables.jobs.values():
+            if (other.kind, other.target, other.input_hash) == identity:
+                return False
+        if job.job_id in self._tables.jobs:
+            raise Conflict("that job id is taken; nothing was enqueued.")
+        keys = ((str(tree), span.start, span.count) for tree, span in waits_for)
+        missing = frozenset(
+            key for key in keys if not any(n.died is None for n in self._tables.nodes.get(key, ()))
+        )
+        state = JobState.WAITING if missing else JobState.READY
+        ordinal = self._tables.counters["job"] + 1
+        self._changes.put(self._tables.counters, "job", ordinal)
+        self._changes.put(self._tables.jobs, job.job_id, replace(job, state=state))
+        self._changes.put(self._tables.job_order, job.job_id, ordinal)
+        self._changes.put(self._tables.job_waits, job.job_id, missing)
+        return True
+
+    def resolve(self, tree: Tree, span: Span) -> int:
+        key = (str(tree), span.start, span.count)
+        ready = 0
+        for job_id, waits in tuple(self._tables.job_waits.items()):
+            if key not in waits:
+                continue
+            self._changes.put(self._tables.job_waits, job_id, waits - {key})
+            job = self._tables.jobs[job_id]
+            if job.state is JobState.WAITING and not waits - {key}:
+                self._put(replace(job, state=JobState.READY))
+                ready += 1
+        return ready
+
+    def claim(self, worker: str, now_ms: int, lease_ms: int) -> Job | None:
+        due = [
+            job
+            for job in self._tables.jobs.values()
+            if (job.state is JobState.READY and job.not_before_ms <= now_ms)
+            or (job.state is JobState.LEASED and job.lease_until_ms <= now_ms)
+        ]
+        if not due:
+            return None
+        job = min(due, key=lambda j: (j.kind is not JobKind.TURN, self._order(j)))
+        return self._put(
+            replace(
+                job,
+                state=JobState.LEASED,
+                token=job.token + 1,
+                attempts=job.attempts + 1,
+                lease_until_ms=now_ms + lease_ms,
+                worker=worker,
+            )
+        )
+
+    def renew(self, job_id: str, token: int, until_ms: int) -> bool:
+        job = self._held(job_id, token)
+        return job is not None and bool(self._put(replace(job, lease_until_ms=until_ms)))
+
+    def finish(self, job_id: str, token: int) -> bool:
+        job = self._held(job_id, token)
+        if job is None:
+            return False
+        self._put(replace(job, state=JobState.DONE, lease_until_ms=0, error=""))
+        return True
+
+    def release(
+        self, job_id: str, token: int, *, not_before_ms: int, error: str, failed: bool
+    ) -> bool:
+        job = self._held(job_id, token)
+        if job is None:
+            return False
+        self._put(
+            replace(
+                job,
+                state=JobState.FAILED if failed else JobState.READY,
+                not_before_ms=not_before_ms,
+                error=error,
+                lease_until_ms=0,
+                worker="",
+            )
+        )
+        return True
+
+    def job(self, job_id: str) -> Job | None:
+        return self._tables.jobs.get(job_id)
+
+    def of_target(self, kind: JobKind, target: str) -> Job | None:
+        found = [j for j in self._tables.jobs.values() if (j.kind, j.target) == (kind, target)]
+        return max(found, key=self._order, default=None)
+
+    def counts(self, session_id: SessionId | None = None) -> dict[JobState, int]:
+        found = dict.fromkeys(JobState, 0)
+        for job in self._tables.jobs.values():
+            if session_id is None or job.session_id == session_id:
+                found[job.state] += 1
+        return found
+
+    def failed(self, limit: int) -> tuple[Job, ...]:
+        found = [j for j in self._tables.jobs.values() if j.state is JobState.FAILED]
+        return tuple(sorted(found, key=self._order, reverse=True)[: max(limit, 0)])
+
+    def next_due_ms(self) -> int | None:
+        due = [
+            job.not_before_ms if job.state is JobState.READY else job.lease_until_ms
+            for job in self._tables.jobs.values()
+            if job.state in (JobState.READY, JobState.LEASED)
+        ]
+        return min(due, default=None)
+
+    def _held(self, job_id: str, token: int) -> Job | None:
+        job = self._tables.jobs.get(job_id)
+        held = job is not None and job.state is JobState.LEASED and job.token == token
+        return job if held else None
+
+    def _order(self, job: Job) -> int:
+        return self._tables.job_order[job.job_id]
+
+    def _put(self, job: Job) -> Job:
+        self._changes.put(self._tables.jobs, job.job_id, job)
+        return job
+
+
+class MemoryMeta:
+    def __init__(self, changes: Changes) -> None:
+        self._changes = changes
+        self._tables = changes.tables
+        self._taken: Csn | None = None
+
+    def csn(self) -> Csn:
+        return Csn(self._tables.counters["csn"])
+
+    def next_csn(self) -> Csn:
+        if self._taken is None:
+            self._taken = Csn(self._raise("csn"))
+        return self._taken
+
+    def epoch(self) -> int:
+        return self._tables.counters["epoch"]
+
+    def raise_epoch(self) -> int:
+        return self._raise("epoch")
+
+    def get(self, key: str) -> str | None:
+        return self._tables.meta.get(key)
+
+    def put(self, key: str, value: str) -> None:
+        self._changes.put(self._tables.meta, key, value)
+
+    def _raise(self, name: str) -> int:
+        self._changes.put(self._tables.counters, name, self._tables.counters[name] + 1)
+        return self._tables.counters[name]

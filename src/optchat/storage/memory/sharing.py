@@ -1,0 +1,169 @@
+"""Publications and search in dictionaries: the visibility rule, word for word (§9, §11)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from optchat.core.publications import Publication
+from optchat.core.records import Fold, Session
+from optchat.core.snapshots import Visibility
+from optchat.core.tree import SessionTree
+from optchat.errors import Conflict
+from optchat.refs import Csn, FoldId, ScopeId, SessionId, TurnId
+from optchat.storage.memory.state import Changes, Tables, grouped
+from optchat.storage.ports import SearchHit, SearchQuery, SharedBase
+from optchat.storage.words import holds, searchable, words
+
+
+def _seen(tables: Tables, visibility: Visibility) -> list[Publication]:
+    """The publications that a snapshot sees, by number."""
+    return [
+        p
+        for (scope_id, seq), p in sorted(tables.publications.items())
+        if scope_id == visibility.scope_id
+        and seq < visibility.publication_end
+        and p.seen_at(visibility.csn)
+    ]
+
+
+def _published(seen: Sequence[Publication], tree: SessionTree, seq: int) -> bool:
+    """Whether one of ``seen`` covers the own record ``seq`` of ``tree``."""
+    return any(
+        part.tree == tree and part.span.start <= seq < part.span.end_exclusive
+        for p in seen
+        for part in p.cover
+    )
+
+
+def _own(visibility: Visibility, tree: SessionTree, seq: int) -> bool:
+    segments = visibility.own.segments if visibility.own is not None else ()
+    return any(s.tree == tree and s.start <= seq < s.end_exclusive for s in segments)
+
+
+class MemoryPublications:
+    def __init__(self, changes: Changes) -> None:
+        self._changes = changes
+        self._tables = changes.tables
+
+    def append(self, publication: Publication) -> bool:
+        p = publication
+        identity = (p.scope_id, p.session_id, p.generation, p.turn_id)
+        for other in self._tables.publications.values():
+            if (other.scope_id, other.session_id, other.generation, other.turn_id) == identity:
+                return False
+        scope = self._tables.scopes.get(p.scope_id)
+        if scope is None or scope.publications != p.seq:
+            raise Conflict(
+                f"publication {p.seq} of {p.scope_id} is not the next one; nothing was published."
+            )
+        self._changes.put(self._tables.publications, (p.scope_id, p.seq), p)
+        self._changes.put(
+            self._tables.scopes, p.scope_id, replace(scope, publications=scope.publications + 1)
+        )
+        return True
+
+    def publication(self, scope_id: ScopeId, seq: int) -> Publication | None:
+        return self._tables.publications.get((scope_id, seq))
+
+    def of_turn(self, turn_id: TurnId) -> Publication | None:
+        live = [
+            p for p in self._tables.publications.values() if p.turn_id == turn_id and p.died is None
+        ]
+        return min(live, key=lambda p: (-p.born, p.scope_id, -p.seq), default=None)
+
+    def range(self, scope_id: ScopeId, start: int, end_exclusive: int) -> tuple[Publication, ...]:
+        return tuple(
+            p
+            for (of, seq), p in sorted(self._tables.publications.items())
+            if of == scope_id and start <= seq < end_exclusive
+        )
+
+    def of_session(
+        self, visibility: Visibility, session_id: SessionId, before: int | None, limit: int
+    ) -> tuple[Publication, ...]:
+        found = [
+            p
+            for p in reversed(_seen(self._tables, visibility))
+            if p.session_id == session_id and (before is None or p.seq < before)
+        ]
+        return tuple(found[: max(limit, 0)])
+
+    def retire(self, scope_id: ScopeId, seq: int, csn: Csn) -> None:
+        known = self._tables.publications.get((scope_id, seq))
+        if known is not None and known.died is None:
+            self._changes.put(self._tables.publications, (scope_id, seq), replace(known, died=csn))
+
+    def put_fold(self, fold: Fold) -> None:
+        self._changes.put(self._tables.folds, fold.fold_id, fold)
+
+    def fold(self, fold_id: FoldId) -> Fold | None:
+        return self._tables.folds.get(fold_id)
+
+    def put_shared_base(self, base: SharedBase) -> None:
+        self._changes.put(self._tables.shared_bases, (base.scope_id, base.budget_tokens), base)
+
+    def shared_base(self, scope_id: ScopeId, budget_tokens: int) -> SharedBase | None:
+        return self._tables.shared_bases.get((scope_id, budget_tokens))
+
+    def visible_count(
+        self, visibility: Visibility, tree: SessionTree, start: int, end_exclusive: int
+    ) -> int:
+        seen = _seen(self._tables, visibility)
+        return sum(
+            of == tree and start <= seq < end_exclusive and _published(seen, tree, seq)
+            for of, seq in self._tables.records
+        )
+
+    def visible_sessions(self, visibility: Visibility) -> tuple[tuple[Session, int, int, int], ...]:
+        by_session = grouped([(p.session_id, p) for p in _seen(self._tables, visibility)])
+        found = [
+            (
+                self._tables.sessions[session_id],
+                len(published),
+                min(p.opened_ms for p in published),
+                max(p.completed_ms for p in published),
+            )
+            for session_id, published in by_session.items()
+            if session_id in self._tables.sessions
+        ]
+        found.sort(key=lambda row: (-row[3], row[0].number, row[0].session_id))
+        return tuple(found)
+
+
+class MemorySearch:
+    def __init__(self, changes: Changes) -> None:
+        self._tables = changes.tables
+
+    def hits(self, visibility: Visibility, query: SearchQuery) -> Iterator[SearchHit]:
+        asked = {term: words(searchable(term)) for term in (*query.terms, *query.phrases)}
+        excluded = [words(searchable(word)) for word in query.excluded]
+        found: list[SearchHit] = []
+        for tree, seq in self._visible(visibility):
+            record = self._tables.records[tree, seq]
+            if query.session_id is not None and tree.session_id != query.session_id:
+                continue
+            if query.since_ms is not None and record.host_time_ms < query.since_ms:
+                continue
+            if query.until_ms is not None and record.host_time_ms >= query.until_ms:
+                continue
+            text = self._tables.words[tree, seq]
+            matched = frozenset(term for term, phrase in asked.items() if holds(text, phrase))
+            if matched and not any(holds(text, word) for word in excluded):
+                found.append(
+                    SearchHit(
+                        tree=tree, seq=seq, text=self._tables.texts[tree, seq], matched=matched
+                    )
+                )
+        return iter(found)
+
+    def searchable(self, visibility: Visibility) -> int:
+        return sum(1 for _ in self._visible(visibility))
+
+    def _visible(self, visibility: Visibility) -> Iterator[tuple[SessionTree, int]]:
+        seen = _seen(self._tables, visibility)
+        return (
+            (tree, seq)
+            for tree, seq in self._tables.texts
+            if _own(visibility, tree, seq) or _published(seen, tree, seq)
+        )

@@ -1,0 +1,528 @@
+"""The verbs that the engine needs of a store.
+
+Verbs, not SQL: no rows, cursors or database errors cross this port. A unit of work is a function
+of a transaction that may be **run again**; it holds nothing open across a model call or a request.
+Correctness never leans on there being one writer: uniqueness, compare-and-set and fencing tokens
+are conditions of the writes themselves. Time, ids and randomness come from the engine.
+
+Every implementation passes ``tests/conformance``. A read that serves a caller takes a
+``Visibility``; the reads without one are the engine's own bookkeeping and are never returned as
+they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol, TypeVar
+
+from optchat.core.publications import Publication
+from optchat.core.records import Fold, Generation, HostMessage, Record, Session, Turn
+from optchat.core.scopes import Project, Scope
+from optchat.core.snapshots import Visibility
+from optchat.core.tree import Node, SessionTree, Tree
+from optchat.core.views import View
+from optchat.refs import BlobHash, Csn, FoldId, ProjectId, ScopeId, SessionId, Span, TurnId
+
+T = TypeVar("T")
+
+
+class Clock(Protocol):
+    """The one clock; leases are judged by it alone."""
+
+    def now_ms(self) -> int: ...
+
+
+class IdSource(Protocol):
+    """Opaque unique ids, at most 40 ASCII characters of ``[a-z0-9-]``."""
+
+    def new_id(self) -> str: ...
+
+
+class JobKind(StrEnum):
+    NODE = "node"  # the summary of one session or scope tree node
+    TURN = "turn"  # the publication summary of a finished turn
+
+
+class JobState(StrEnum):
+    WAITING = "waiting"  # some dependency is not durable yet
+    READY = "ready"
+    LEASED = "leased"
+    DONE = "done"
+    FAILED = "failed"  # bounded attempts are used up; visible, the sources are kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One unit of summarising; unique on (kind, target, input_hash).
+
+    ``target`` is the canonical name of what it makes: ``str(tree)#start+count`` for a node, the
+    turn id for a turn. ``token`` grows with every lease: a result that carries an older one is
+    fenced.
+    """
+
+    job_id: str
+    kind: JobKind
+    target: str
+    session_id: SessionId | None
+    scope_id: ScopeId
+    input_hash: str
+    state: JobState
+    token: int = 0
+    attempts: int = 0
+    lease_until_ms: int = 0
+    not_before_ms: int = 0
+    worker: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedBase:
+    """A scope's rendered shared part, reused by every session until its news pass a bound."""
+
+    scope_id: ScopeId
+    csn: Csn
+    publication_end: int
+    policy_revision: int
+    retention_epoch: int
+    budget_tokens: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchQuery:
+    """A parsed query: every term and phrase is literal text, already lower-cased.
+
+    ``terms`` are words, ``phrases`` word sequences, ``excluded`` words that a hit must not have.
+    Times are of the record, half-open, in milliseconds.
+    """
+
+    terms: tuple[str, ...] = ()
+    phrases: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
+    session_id: SessionId | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchHit:
+    """One visible record that matches, with the searched text to cut an excerpt from.
+
+    ``matched`` counts the distinct terms and phrases that it holds.
+    """
+
+    tree: SessionTree
+    seq: int
+    text: str
+    matched: frozenset[str]
+
+
+class Sessions(Protocol):
+    """Projects, scopes, sessions and generations."""
+
+    def project(self, host: str, host_key: str) -> Project | None: ...
+    def project_by_id(self, project_id: ProjectId) -> Project | None: ...
+    def projects(self) -> tuple[Project, ...]: ...
+    def put_project(self, project: Project) -> None:
+        """Insert or replace.
+
+        Raises:
+            Conflict: if another project has that (host, host_key).
+        """
+        ...
+
+    def scope(self, scope_id: ScopeId) -> Scope | None: ...
+    def scopes(self) -> tuple[Scope, ...]:
+        """All scopes, by id."""
+        ...
+
+    def put_scope(self, scope: Scope) -> None:
+        """Insert or replace; the two counters only grow, so that no number is given twice."""
+        ...
+
+    def session(self, session_id: SessionId) -> Session | None: ...
+    def session_of_host(self, host: str, host_session: str) -> Session | None: ...
+    def session_numbered(self, scope_id: ScopeId, number: int) -> Session | None: ...
+    def sessions(self, scope_id: ScopeId) -> tuple[Session, ...]:
+        """The sessions of a scope, by number."""
+        ...
+
+    def put_session(self, session: Session) -> None:
+        """Insert or replace; (host, host_session) and (scope, number) are unique.
+
+        Raises:
+            Conflict: if another session has that host session or that number.
+        """
+        ...
+
+    def generation(self, session_id: SessionId, number: int) -> Generation | None: ...
+    def put_generation(self, generation: Generation) -> None:
+        """Insert or replace; ``length`` only grows. ``Records.append`` raises it by itself."""
+        ...
+
+
+class Records(Protocol):
+    """Sealed records, the host's membership, and turns."""
+
+    def append(self, record: Record, text: str) -> bool:
+        """Seal one record at its generation's next seq, and index ``text`` for search.
+
+        The next seq is the generation's ``length``, which this raises by one. ``text`` is the
+        searchable text of the payload; "" indexes nothing.
+
+        Returns:
+            True when sealed; False when its event key is there with the same payload (a replay).
+
+        Raises:
+            EventConflict: the event key is there with another payload; nothing is written.
+            Conflict: ``seq`` is taken or would leave a gap, or there is no such generation.
+            IntegrityError: its payload is not kept.
+        """
+        ...
+
+    def record(self, tree: SessionTree, seq: int) -> Record | None:
+        """An own record of ``tree``; the engine resolves lineage."""
+        ...
+
+    def by_event_key(self, event_key: str) -> Record | None: ...
+    def range(self, tree: SessionTree, start: int, end_exclusive: int) -> tuple[Record, ...]:
+        """Own records of ``tree`` in the range, in order."""
+        ...
+
+    def count(self) -> int:
+        """All records in the store, for status."""
+        ...
+
+    def messages(self, session_id: SessionId) -> tuple[HostMessage, ...]:
+        """The current membership, by position."""
+        ...
+
+    def put_message(self, message: HostMessage) -> None:
+        """Insert or replace at (session, position); message ids are unique in a session.
+
+        Raises:
+            Conflict: if that message id stands at another position.
+        """
+        ...
+
+    def truncate_messages(self, session_id: SessionId, position: int) -> None:
+        """Drop the membership from ``position`` on; the records stay."""
+        ...
+
+    def turn(self, turn_id: TurnId) -> Turn | None: ...
+    def turn_by_key(self, session_id: SessionId, generation: int, key: str) -> Turn | None: ...
+    def turns(self, session_id: SessionId) -> tuple[Turn, ...]:
+        """All turns of the session, every generation, by (start_seq, opened_ms, turn id)."""
+        ...
+
+    def put_turn(self, turn: Turn) -> None:
+        """Insert or replace; (session, generation, key) is unique.
+
+        Raises:
+            Conflict: if another turn has that key.
+        """
+        ...
+
+
+class Blobs(Protocol):
+    """Content-addressed payloads, in compressed chunks."""
+
+    def put(self, payload: bytes) -> BlobHash:
+        """Keep ``payload`` once under the sha256 of its bytes. At most PAYLOAD_BYTES_MAX.
+
+        Raises:
+            BadInput: over the bound; nothing is kept.
+        """
+        ...
+
+    def size(self, blob: BlobHash) -> int:
+        """Its bytes. Raises IntegrityError if it is not there."""
+        ...
+
+    def read(self, blob: BlobHash, start: int, count: int) -> bytes:
+        """Exactly the bytes ``[start, min(start + count, size))``; only touches their chunks.
+
+        Raises:
+            IntegrityError: if the blob or one of its chunks is missing or damaged.
+        """
+        ...
+
+    def chunks(self, blob: BlobHash) -> Iterator[bytes]:
+        """The whole payload, a chunk at a time, for hashing and export. Errors as ``read``."""
+        ...
+
+    def verify(self, blob: BlobHash) -> None:
+        """Hash the whole payload again.
+
+        Raises:
+            IntegrityError: if it is missing, or is not what its name says.
+        """
+        ...
+
+
+class Trees(Protocol):
+    """Nodes, views and their projections."""
+
+    def put_node(self, node: Node) -> bool:
+        """Add a revision of a node.
+
+        Returns:
+            False, writing nothing, when a live revision of the span has the same input hash.
+
+        Raises:
+            Conflict: the revision number is taken, or another live revision exists.
+        """
+        ...
+
+    def node(self, tree: Tree, span: Span, csn: Csn | None = None) -> Node | None:
+        """The revision that a snapshot at ``csn`` sees; the live one when None."""
+        ...
+
+    def node_revision(self, tree: Tree, span: Span, revision: int) -> Node | None: ...
+    def nodes_in(self, tree: Tree, spans: Sequence[tuple[Span, int]]) -> tuple[Node | None, ...]:
+        """The named revisions, in the order asked; one statement for many."""
+        ...
+
+    def leaves_from(self, tree: Tree, start: int, limit: int) -> tuple[Node, ...]:
+        """The contiguous live leaves from ``start`` on; stops at the first gap."""
+        ...
+
+    def retire_node(self, tree: Tree, span: Span, csn: Csn) -> None:
+        """End the live revision at ``csn``; no live revision is a no-op."""
+        ...
+
+    def view(self, tree: Tree, csn: Csn | None = None) -> View:
+        """The view as of ``csn``, else the newest; an empty view at revision 0 if there is none."""
+        ...
+
+    def put_view(self, tree: Tree, view: View, csn: Csn) -> None:
+        """Add a revision, born at ``csn``.
+
+        Raises:
+            Conflict: if its revision is not the successor of the newest (compare-and-set).
+        """
+        ...
+
+    def prune_views(self, tree: Tree, before_csn: Csn) -> None:
+        """Forget revisions that no snapshot at or after ``before_csn`` can see."""
+        ...
+
+
+class Publications(Protocol):
+    """The scope's numbered publications, folds and shared bases."""
+
+    def append(self, publication: Publication) -> bool:
+        """Add it under its scope's next number.
+
+        Returns:
+            False when (scope, session, generation, turn) is published already.
+
+        Raises:
+            Conflict: if its number is not the scope's next, or there is no such scope. The counter
+                is ``Scope.publications``, which this raises by one.
+        """
+        ...
+
+    def publication(self, scope_id: ScopeId, seq: int) -> Publication | None: ...
+    def of_turn(self, turn_id: TurnId) -> Publication | None:
+        """The live publication of a turn; the last made, should several scopes hold one."""
+        ...
+
+    def range(self, scope_id: ScopeId, start: int, end_exclusive: int) -> tuple[Publication, ...]:
+        """Publications by number, retired ones included."""
+        ...
+
+    def of_session(
+        self, visibility: Visibility, session_id: SessionId, before: int | None, limit: int
+    ) -> tuple[Publication, ...]:
+        """The visible publications of a session, newest first, numbered below ``before``."""
+        ...
+
+    def retire(self, scope_id: ScopeId, seq: int, csn: Csn) -> None:
+        """End it at ``csn``; a publication that is not there or retired already is left alone."""
+        ...
+
+    def put_fold(self, fold: Fold) -> None: ...
+    def fold(self, fold_id: FoldId) -> Fold | None: ...
+
+    def put_shared_base(self, base: SharedBase) -> None:
+        """Replace the scope's base for that budget."""
+        ...
+
+    def shared_base(self, scope_id: ScopeId, budget_tokens: int) -> SharedBase | None: ...
+
+    def visible_count(
+        self, visibility: Visibility, tree: SessionTree, start: int, end_exclusive: int
+    ) -> int:
+        """How many own records of ``tree`` in the range lie in visible publications (§9, §11)."""
+        ...
+
+    def visible_sessions(self, visibility: Visibility) -> tuple[tuple[Session, int, int, int], ...]:
+        """Sessions with a visible publication: (session, publications, first_ms, last_ms).
+
+        Times and counts are of what is visible: the first turn's opening and the last completion.
+        Newest activity first, then by number.
+        """
+        ...
+
+
+class Jobs(Protocol):
+    """The durable queue: unique jobs, leases with fencing tokens, dependencies, outbox."""
+
+    def put(self, job: Job, waits_for: Sequence[tuple[Tree, Span]] = ()) -> bool:
+        """Enqueue; False when (kind, target, input_hash) is there already, in whatever state.
+
+        Without a dependency that is still missing it becomes READY, else WAITING.
+        """
+        ...
+
+    def resolve(self, tree: Tree, span: Span) -> int:
+        """A node became durable: drop it from what waits for it; jobs without any left get READY.
+
+        Returns:
+            The number of jobs that became ready.
+        """
+        ...
+
+    def claim(self, worker: str, now_ms: int, lease_ms: int) -> Job | None:
+        """Lease the next job: READY and due, or LEASED with a lease that ran out.
+
+        Turns before nodes, then oldest first. The claim raises the token and counts an attempt.
+        """
+        ...
+
+    def renew(self, job_id: str, token: int, until_ms: int) -> bool:
+        """Extend a lease; False when the token is no longer the job's or the job not leased."""
+        ...
+
+    def finish(self, job_id: str, token: int) -> bool:
+        """Mark DONE; False, writing nothing, when the token is old or the job not leased.
+
+        The caller commits the result in the same transaction only when this is True.
+        """
+        ...
+
+    def release(
+        self, job_id: str, token: int, *, not_before_ms: int, error: str, failed: bool
+    ) -> bool:
+        """Give a job back: READY again after ``not_before_ms``, or FAILED for good."""
+        ...
+
+    def job(self, job_id: str) -> Job | None: ...
+    def of_target(self, kind: JobKind, target: str) -> Job | None:
+        """The newest job for a target."""
+        ...
+
+    def counts(self, session_id: SessionId | None = None) -> dict[JobState, int]:
+        """Jobs by state, every state named."""
+        ...
+
+    def failed(self, limit: int) -> tuple[Job, ...]:
+        """The failed jobs, newest first."""
+        ...
+
+    def next_due_ms(self) -> int | None:
+        """When the earliest unfinished claimable job is due; None when there is none."""
+        ...
+
+
+class Search(Protocol):
+    """Full text over record originals, inside the visibility filter before any limit."""
+
+    def hits(self, visibility: Visibility, query: SearchQuery) -> Iterator[SearchHit]:
+        """Visible records that hold at least one term or phrase and no excluded word.
+
+        In no particular order. What is not visible influences neither the hits nor their number
+        nor, since scores are made from the hits alone, their rank.
+        """
+        ...
+
+    def searchable(self, visibility: Visibility) -> int:
+        """How many records a search under this visibility looks at."""
+        ...
+
+
+class Meta(Protocol):
+    """The store's own counters."""
+
+    def csn(self) -> Csn:
+        """The last commit that changed what can be read."""
+        ...
+
+    def next_csn(self) -> Csn:
+        """Take the next number; the same one for the whole transaction."""
+        ...
+
+    def epoch(self) -> int: ...
+    def raise_epoch(self) -> int:
+        """A new owner of the data directory; a write under an older epoch is fenced."""
+        ...
+
+    def get(self, key: str) -> str | None: ...
+    def put(self, key: str, value: str) -> None: ...
+
+
+class Tx(Protocol):
+    """One transaction, as families of verbs."""
+
+    @property
+    def sessions(self) -> Sessions: ...
+    @property
+    def records(self) -> Records: ...
+    @property
+    def blobs(self) -> Blobs: ...
+    @property
+    def trees(self) -> Trees: ...
+    @property
+    def publications(self) -> Publications: ...
+    @property
+    def jobs(self) -> Jobs: ...
+    @property
+    def search(self) -> Search: ...
+    @property
+    def meta(self) -> Meta: ...
+
+
+class Store(Protocol):
+    """A transactional store. Both calls may run ``work`` again; neither is held open."""
+
+    def write(self, work: Callable[[Tx], T]) -> T:
+        """Run ``work`` alone, durably: all of it is there after return, or nothing after a raise.
+
+        Raises:
+            StoreBusy, DiskFull, Fenced: nothing of ``work`` is kept.
+        """
+        ...
+
+    def read(self, work: Callable[[Tx], T]) -> T:
+        """Run ``work`` over one consistent state; writing in it is a StorageError.
+
+        What ``work`` returns must not read on: an iterator of the transaction ends with it.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
+__all__ = [
+    "Blobs",
+    "Clock",
+    "IdSource",
+    "Job",
+    "JobKind",
+    "JobState",
+    "Jobs",
+    "Meta",
+    "Publications",
+    "Records",
+    "Search",
+    "SearchHit",
+    "SearchQuery",
+    "Sessions",
+    "SharedBase",
+    "Store",
+    "Trees",
+    "Tx",
+]

@@ -1,0 +1,287 @@
+"""The one place that knows apsw: opening, pragmas, statements, and errors as ours.
+
+Durability is WAL with ``synchronous=FULL``: an acknowledged commit survives a loss of power. Only
+the store's writer thread holds a writable connection, and it alone checkpoints. The database files
+are never opened by anything else in the process, because closing such a file drops SQLite's locks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from optchat.errors import (
+    BadInput,
+    Conflict,
+    DiskFull,
+    IntegrityError,
+    StorageError,
+    StoreBusy,
+    UnsafeSQLite,
+)
+
+Value = None | int | float | str | bytes
+Args = tuple[Value, ...] | dict[str, Value]
+Row = tuple[Any, ...]
+
+APPLICATION_ID = 0x6F707463  # "optc": what `file` and a second tool can tell the store by
+SQLITE_MIN = (3, 51, 3)
+BUSY_TIMEOUT_MS = 5_000
+CHECKPOINT_WAIT_MS = 1_000
+PAGE_CACHE_KIB = 16 * 1024
+
+
+def library_version() -> str:
+    """The version of the SQLite that apsw carries."""
+    return apsw.sqlite_lib_version()
+
+
+def check_library(version: str) -> None:
+    """Refuse an SQLite with the WAL-reset defect, which can corrupt a store in use.
+
+    Raises:
+        UnsafeSQLite: below 3.51.3.
+    """
+    if tuple(int(part) for part in version.split(".")[:3]) < SQLITE_MIN:
+        raise UnsafeSQLite(
+            f"SQLite {version} can corrupt a database in WAL mode; the store was not opened."
+        )
+
+
+def make_private(path: Path) -> None:
+    """Create the store's folder (0700) and its empty file (0600) where they are missing.
+
+    SQLite gives its companion files the mode of the database file. The file is opened only when it
+    is new, so that no lock of a connection in this process can be dropped.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        path.chmod(0o600)
+    except OSError as error:
+        raise StorageError(f"The store at {path} cannot be made: {error.strerror}.") from error
+
+
+class Connection:
+    """One SQLite connection; used by one thread at a time.
+
+    ``statements`` and ``commits`` count for tests and benchmarks; a commit that changed nothing is
+    not counted, since it syncs nothing. ``wal_pages`` is the log's length after the last commit.
+    """
+
+    def __init__(self, path: Path, *, readonly: bool) -> None:
+        check_library(library_version())
+        self.statements = 0
+        self.commits = 0
+        self.wal_pages = 0
+        flags = apsw.SQLITE_OPEN_READONLY if readonly else apsw.SQLITE_OPEN_READWRITE
+        with _ours():
+            # Any, because apsw's stubs name collections.abc.Buffer, which Python 3.11 has not.
+            self._db: Any = apsw.Connection(str(path), flags=flags)
+            self._db.set_busy_timeout(BUSY_TIMEOUT_MS)
+            for option, on in (
+                (apsw.SQLITE_DBCONFIG_DQS_DML, 0),
+                (apsw.SQLITE_DBCONFIG_DQS_DDL, 0),
+                (apsw.SQLITE_DBCONFIG_DEFENSIVE, 1),
+                (apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0),
+            ):
+                self._db.config(option, on)
+            self._db.pragma("foreign_keys", 1)
+            self._db.pragma("temp_store", 2)  # memory: no payload byte in a temporary file
+            self._db.pragma("cache_size", -PAGE_CACHE_KIB)
+            if readonly:
+                self._db.pragma("query_only", 1)
+            else:
+                self._claim()
+        self._changes_at_begin = 0
+
+    def _claim(self) -> None:
+        """Set what the file and its one writer need, unless it belongs to another program."""
+        application_id = self._db.pragma("application_id")
+        if application_id == 0 and self._db.pragma("page_count") == 0:
+            self._db.pragma("application_id", APPLICATION_ID)
+        elif application_id != APPLICATION_ID:
+            raise StorageError("The file is a database of another program; it was not touched.")
+        self._db.pragma("journal_mode", "wal")
+        self._db.pragma("synchronous", 2)  # FULL
+        self._db.pragma("secure_delete", 1)
+        self._db.set_wal_hook(self._note_wal)  # takes the place of the automatic checkpoint
+
+    def _note_wal(self, _db: object, _name: str, pages: int) -> int:
+        self.wal_pages = pages
+        return apsw.SQLITE_OK
+
+    def all(self, sql: str, args: Args = ()) -> list[Row]:
+        """Every row of one statement."""
+        self.statements += 1
+        with _ours():
+            return self._db.execute(sql, args).fetchall()
+
+    def one(self, sql: str, args: Args = ()) -> Row | None:
+        """The first row, if there is one."""
+        self.statements += 1
+        with _ours():
+            return self._db.execute(sql, args).fetchone()
+
+    def run(self, sql: str, args: Args = ()) -> int:
+        """Run a statement that writes; the number of rows it changed."""
+        self.statements += 1
+        with _ours():
+            self._db.execute(sql, args).fetchall()
+            return self._db.changes()
+
+    def many(self, sql: str, rows: Iterable[Args]) -> None:
+        """Run one writing statement for each of ``rows``."""
+
+        def counted() -> Iterator[Args]:
+            for row in rows:
+                self.statements += 1
+                yield row
+
+        with _ours():
+            self._db.executemany(sql, counted()).fetchall()
+
+    def script(self, sql: str) -> None:
+        """Run several statements, for migrations."""
+        self.statements += 1
+        with _ours():
+            self._db.execute(sql).fetchall()
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._db.in_transaction
+
+    @property
+    def schema_version(self) -> int:
+        with _ours():
+            return int(self._db.pragma("user_version"))
+
+    def set_schema_version(self, version: int) -> None:
+        with _ours():
+            self._db.pragma("user_version", version)
+
+    def begin(self) -> None:
+        """Take the write lock at once, so that a transaction never fails half-way for it."""
+        self._changes_at_begin = self._db.total_changes()
+        self.run("begin immediate")
+
+    def begin_read(self) -> None:
+        self.run("begin")
+
+    def commit(self) -> None:
+        """Make it durable: after this returns, a loss of power does not take it back."""
+        self.run("commit")
+        if self._db.total_changes() != self._changes_at_begin:
+            self.commits += 1
+
+    def rollback(self) -> None:
+        """Undo the transaction, if one is open: a full disk may have ended it already."""
+        if self._db.in_transaction:
+            self.run("rollback")
+
+    def checkpoint(self, *, truncate: bool) -> bool:
+        """Move the log into the database; with ``truncate``, leave an empty log behind.
+
+        Returns:
+            True when all of it was moved. A truncating checkpoint waits a second for readers of
+            older states; readers that start meanwhile need no log and do not hold it up.
+        """
+        mode = apsw.SQLITE_CHECKPOINT_TRUNCATE if truncate else apsw.SQLITE_CHECKPOINT_PASSIVE
+        self._db.set_busy_timeout(CHECKPOINT_WAIT_MS)
+        try:
+            with _ours():
+                pages, moved = self._db.wal_checkpoint(mode=mode)
+        except StoreBusy:
+            return False
+        finally:
+            self._db.set_busy_timeout(BUSY_TIMEOUT_MS)
+        if truncate:
+            self.wal_pages = pages
+        return pages == moved
+
+    def vacuum_into(self, target: Path) -> None:
+        """Write a whole, consistent copy to ``target``, an empty or missing file."""
+        with _ours():
+            self._db.execute("vacuum into ?", (str(target),)).fetchall()
+
+    def quick_check(self) -> tuple[str, ...]:
+        """What is damaged in the file; empty when nothing is. Reads all of it."""
+        found = tuple(str(row[0]) for row in self.all("pragma quick_check"))
+        return () if found == ("ok",) else found
+
+    def close(self) -> None:
+        with _ours():
+            self._db.close()
+
+
+class Sql:
+    """The statements of one transaction; refuses them once it is over."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection: Connection | None = connection
+
+    def all(self, sql: str, args: Args = ()) -> list[Row]:
+        return self._open().all(sql, args)
+
+    def one(self, sql: str, args: Args = ()) -> Row | None:
+        return self._open().one(sql, args)
+
+    def run(self, sql: str, args: Args = ()) -> int:
+        return self._open().run(sql, args)
+
+    def many(self, sql: str, rows: Iterable[Args]) -> None:
+        self._open().many(sql, rows)
+
+    def end(self) -> None:
+        self._connection = None
+
+    def _open(self) -> Connection:
+        if self._connection is None:
+            raise StorageError("The transaction is over; read inside the unit of work.")
+        return self._connection
+
+
+class _ours:  # noqa: N801
+    """Every error of SQLite leaves this block as one of ours.
+
+    A class instead of a generator, because it surrounds every statement.
+    """
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, apsw.Error):
+            raise _mapped(error) from error
+        if isinstance(error, UnicodeEncodeError):
+            raise BadInput("A text holds half of a surrogate pair; nothing was kept.") from error
+
+
+_BY_TYPE: tuple[tuple[type[apsw.Error], Callable[[apsw.Error], Exception]], ...] = (
+    (apsw.BusyError, lambda _: StoreBusy("Another process holds the store.")),
+    (apsw.LockedError, lambda _: StoreBusy("Another connection holds the store.")),
+    (apsw.FullError, lambda _: DiskFull("The disk is full; nothing of the write is kept.")),
+    (apsw.CorruptError, lambda e: IntegrityError(f"The store is damaged: {e}.")),
+    (apsw.NotADBError, lambda e: IntegrityError(f"The store is not a database: {e}.")),
+)
+
+
+def _mapped(error: apsw.Error) -> Exception:
+    for kind, ours in _BY_TYPE:
+        if isinstance(error, kind):
+            return ours(error)
+    if isinstance(error, apsw.ConstraintError):
+        code = getattr(error, "extendedresult", 0)
+        if code == apsw.SQLITE_CONSTRAINT_FOREIGNKEY:
+            return IntegrityError("Something that is referred to is not kept; nothing was written.")
+        if code in (apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_PRIMARYKEY):
+            return Conflict(f"Two rows claim the same place, the stored one stands: {error}.")
+    if isinstance(error, apsw.ReadOnlyError):
+        return DiskFull("The store is read-only; nothing was written.")
+    return StorageError(f"The store could not do it: {error}.")

@@ -1,0 +1,285 @@
+-- The schema of optchat's store. Each index says which query it serves.
+--
+-- Keys start with the scope or the session, so that either can move to a file of its own. A tree is
+-- named `g:<session>:<generation>` or `p:<scope>`. Times are milliseconds of the engine's clock;
+-- `born` and `died` are commit sequence numbers: a snapshot at c sees born <= c and not died <= c.
+
+create table counter (
+  name text primary key,                 -- csn, epoch
+  value integer not null
+) strict, without rowid;
+insert into counter values ('csn', 0), ('epoch', 0);
+
+create table meta (
+  key text primary key,
+  value text not null
+) strict, without rowid;
+
+create table project (
+  project_id text primary key,
+  host text not null,
+  host_key text not null,
+  directory text not null,
+  unique (host, host_key)                -- the project that a host speaks of
+) strict, without rowid;
+
+create table scope (
+  scope_id text primary key,
+  name text not null,
+  policy_revision integer not null,
+  retention_epoch integer not null,
+  publications integer not null,         -- the next publication's number
+  sessions integer not null
+) strict, without rowid;
+
+create table session (
+  session_id text primary key,
+  host text not null,
+  host_session text not null,
+  scope_id text not null,
+  number integer not null,
+  project_id text not null,
+  generation integer not null,
+  title text not null,
+  directory text not null,
+  created_ms integer not null,
+  updated_ms integer not null,
+  parent_host_session text,
+  archived integer not null,
+  isolated integer not null,
+  disabled text,
+  unique (host, host_session),           -- the session that a host speaks of
+  unique (scope_id, number)              -- refs such as s12:0:71, and the list of a scope
+) strict, without rowid;
+
+create table generation (
+  session_id text not null,
+  number integer not null,
+  base_session_id text,
+  base_generation integer,
+  inherited integer not null,
+  length integer not null,               -- the next record's seq
+  primary key (session_id, number)
+) strict, without rowid;
+
+create table blob (
+  hash text primary key,                 -- sha256 of the payload, hexadecimal
+  size integer not null
+) strict, without rowid;
+
+create table blob_chunk (
+  hash text not null references blob (hash) on delete cascade,
+  position integer not null,
+  size integer not null,                 -- before compression
+  crc32 integer not null,                -- of the bytes before compression
+  zstd integer not null,                 -- 0: stored as it is, because compression did not help
+  data blob not null,
+  primary key (hash, position)
+) strict;
+
+create table record (
+  session_id text not null,
+  generation integer not null,
+  seq integer not null,
+  event_key text not null unique,        -- replays and conflicts
+  turn_id text not null,
+  message_id text not null,
+  kind text not null,
+  host_time_ms integer not null,
+  sealed_ms integer not null,
+  payload text not null references blob (hash),
+  payload_bytes integer not null,
+  project_id text not null,
+  tool text,
+  pair text,
+  status text,
+  worktree text,
+  observed_commit text,
+  truncated text,
+  attachments text not null,             -- a JSON array
+  primary key (session_id, generation, seq)
+) strict, without rowid;
+-- Is a payload still referred to? (foreign key, and removal)
+create index record_by_payload on record (payload);
+
+-- The searched text of a record: what record_fts indexes and excerpts are cut from.
+create table record_text (
+  doc integer primary key,
+  session_id text not null,
+  generation integer not null,
+  seq integer not null,
+  host_time_ms integer not null,
+  text text not null,
+  unique (session_id, generation, seq)   -- counting what a search looks at, and removal
+) strict;
+
+-- No column sizes: nothing is ranked by bm25, whose averages would speak of what is not visible.
+create virtual table record_fts using fts5 (
+  text,
+  content = 'record_text',
+  content_rowid = 'doc',
+  tokenize = "unicode61 remove_diacritics 2",
+  detail = full,
+  columnsize = 0
+);
+-- Removed words leave the index's pages at once, not with some later merge.
+insert into record_fts (record_fts, rank) values ('secure-delete', 1);
+
+create table message (
+  session_id text not null,
+  position integer not null,
+  message_id text not null,
+  digest text not null,
+  turn_id text not null,
+  start_seq integer not null,
+  end_seq_exclusive integer not null,
+  primary key (session_id, position),
+  unique (session_id, message_id)
+) strict, without rowid;
+
+create table turn (
+  turn_id text primary key,
+  session_id text not null,
+  generation integer not null,
+  key text not null,
+  start_seq integer not null,
+  opened_ms integer not null,
+  end_seq_exclusive integer,
+  outcome text,
+  closed_ms integer,
+  pin text,                              -- a JSON object
+  fold_id text,
+  news text not null,
+  unique (session_id, generation, key)   -- the turn that a message opened; the turns of a session
+) strict, without rowid;
+
+create table node (
+  tree text not null,
+  count integer not null,
+  start integer not null,
+  revision integer not null,
+  kind text not null,
+  label text not null,
+  text text not null,
+  input_hash text not null,
+  model text not null,
+  prompt_version text not null,
+  born integer not null,
+  died integer,
+  primary key (tree, count, start, revision)  -- count first: the leaves of a tree lie together
+) strict, without rowid;
+-- At most one live revision of a span; contiguous live leaves.
+create unique index node_live on node (tree, count, start) where died is null;
+
+create table tree_view (
+  tree text not null,
+  revision integer not null,
+  born integer not null,
+  shrinking integer not null,
+  entries text not null,                 -- JSON: [start, count, revision, bytes, tokens], …
+  primary key (tree, revision)
+) strict, without rowid;
+
+create table publication (
+  scope_id text not null,
+  seq integer not null,
+  session_id text not null,
+  generation integer not null,
+  turn_id text not null,
+  start_seq integer not null,
+  end_seq_exclusive integer not null,
+  outcome text not null,
+  opened_ms integer not null,
+  completed_ms integer not null,
+  published_ms integer not null,
+  born integer not null,
+  died integer,
+  primary key (scope_id, seq),
+  unique (scope_id, session_id, generation, turn_id)  -- no turn is published twice
+) strict, without rowid;
+-- The live publication of a turn.
+create index publication_by_turn on publication (turn_id) where died is null;
+-- The publications of a session, newest first, and the sessions of a scope.
+create index publication_by_session on publication (scope_id, session_id, seq);
+
+create table cover_part (
+  scope_id text not null,
+  publication integer not null,
+  position integer not null,
+  session_id text not null,
+  generation integer not null,
+  start integer not null,
+  count integer not null,
+  primary key (scope_id, publication, position),
+  foreign key (scope_id, publication) references publication (scope_id, seq) on delete cascade
+) strict, without rowid;
+-- Is a record published? Its dyadic range is known for each count, so the visibility filter is one
+-- equality probe for each count in use, however long the history is.
+create index cover_part_by_span
+  on cover_part (scope_id, count, session_id, generation, start, publication);
+-- The published part of one tree.
+create index cover_part_by_tree on cover_part (scope_id, session_id, generation, start, count);
+
+create table fold (
+  fold_id text primary key,
+  session_id text not null,
+  generation integer not null,
+  pin text not null,                     -- a JSON object
+  boundary integer not null,
+  first_turn_key text not null,
+  publication_end integer not null,
+  shared_text text not null,
+  own_text text not null,
+  window text not null,
+  cause text not null,
+  coverage text not null,
+  made_ms integer not null,
+  refs text not null                     -- a JSON array
+) strict, without rowid;
+-- What a removal has to look through.
+create index fold_by_session on fold (session_id, generation);
+
+create table shared_base (
+  scope_id text not null,
+  budget_tokens integer not null,
+  csn integer not null,
+  publication_end integer not null,
+  policy_revision integer not null,
+  retention_epoch integer not null,
+  text text not null,
+  primary key (scope_id, budget_tokens)
+) strict, without rowid;
+
+create table job (
+  ordinal integer primary key,           -- the order of arrival; identifies nothing
+  job_id text not null unique,
+  kind text not null,
+  target text not null,
+  session_id text,
+  scope_id text not null,
+  input_hash text not null,
+  state text not null,
+  token integer not null,
+  attempts integer not null,
+  lease_until_ms integer not null,
+  not_before_ms integer not null,
+  worker text not null,
+  error text not null,
+  unique (kind, target, input_hash)      -- a replay enqueues nothing; the newest job of a target
+) strict;
+-- The next job to claim, and when it is due.
+create index job_claimable on job (kind desc, ordinal, state, not_before_ms, lease_until_ms)
+  where state in ('ready', 'leased');
+-- Counts by state, of a session and of all.
+create index job_by_session on job (session_id, state);
+create index job_failed on job (ordinal) where state = 'failed';
+
+create table job_wait (
+  ordinal integer not null references job (ordinal) on delete cascade,
+  tree text not null,
+  start integer not null,
+  count integer not null,
+  primary key (ordinal, tree, start, count)
+) strict, without rowid;
+-- Which jobs wait for a node that just became durable?
+create index job_wait_by_node on job_wait (tree, start, count);

@@ -1,0 +1,288 @@
+"""Publications with their covers, folds and shared bases as rows."""
+
+# ruff: noqa: S608  (what is formatted in are this package's own column lists and conditions)
+
+from __future__ import annotations
+
+import msgspec
+
+from optchat.core.publications import CoverPart, Publication
+from optchat.core.records import Fold, Outcome, Session
+from optchat.core.snapshots import Visibility
+from optchat.core.tree import SessionTree
+from optchat.errors import Conflict
+from optchat.refs import Csn, FoldId, ScopeId, SessionId, Span, TurnId
+from optchat.storage.ports import SharedBase
+from optchat.storage.sqlite.connection import Args, Row, Sql
+from optchat.storage.sqlite.records import decode_pin
+from optchat.storage.sqlite.sessions import SESSION_COLUMNS, session_of_row
+from optchat.storage.sqlite.visible import ALIVE, bindings, union
+
+_PUBLICATION = (
+    "scope_id, seq, session_id, generation, turn_id, start_seq, end_seq_exclusive, outcome, "
+    "opened_ms, completed_ms, published_ms, born, died"
+)
+_FOLD = (
+    "fold_id, session_id, generation, pin, boundary, first_turn_key, publication_end, "
+    "shared_text, own_text, window, cause, coverage, made_ms, refs"
+)
+_COVER = (
+    "(select json_group_array(json_array(c.session_id, c.generation, c.start, c.count) "
+    "order by c.position) from cover_part as c "
+    "where c.scope_id = p.scope_id and c.publication = p.seq)"
+)
+_SELECT = (
+    f"select {', '.join('p.' + name for name in _PUBLICATION.split(', '))}, {_COVER} "
+    "from publication as p"
+)
+
+
+class SqlitePublications:
+    """Numbers come from the scope's row, in the publishing transaction (§9)."""
+
+    def __init__(self, sql: Sql) -> None:
+        self._sql = sql
+
+    def append(self, publication: Publication) -> bool:
+        p = publication
+        found = self._sql.one(
+            "select (select seq from publication where scope_id = ?1 and session_id = ?2 "
+            "and generation = ?3 and turn_id = ?4), "
+            "(select publications from scope where scope_id = ?1)",
+            (p.scope_id, p.session_id, p.generation, p.turn_id),
+        )
+        published, following = found if found is not None else (None, None)
+        if published is not None:
+            return False
+        if following != p.seq:
+            raise Conflict(
+                f"publication {p.seq} of {p.scope_id} is not the next one ({following}); "
+                "nothing was published."
+            )
+        self._sql.run(
+            f"insert into publication ({_PUBLICATION}) "
+            "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                p.scope_id,
+                p.seq,
+                p.session_id,
+                p.generation,
+                p.turn_id,
+                p.start_seq,
+                p.end_seq_exclusive,
+                p.outcome.value,
+                p.opened_ms,
+                p.completed_ms,
+                p.published_ms,
+                p.born,
+                p.died,
+            ),
+        )
+        self._sql.many(
+            "insert into cover_part "
+            "(scope_id, publication, position, session_id, generation, start, count) "
+            "values (?, ?, ?, ?, ?, ?, ?)",
+            (
+                (
+                    p.scope_id,
+                    p.seq,
+                    position,
+                    part.tree.session_id,
+                    part.tree.generation,
+                    part.span.start,
+                    part.span.count,
+                )
+                for position, part in enumerate(p.cover)
+            ),
+        )
+        self._sql.run(
+            "update scope set publications = publications + 1 where scope_id = ?", (p.scope_id,)
+        )
+        return True
+
+    def publication(self, scope_id: ScopeId, seq: int) -> Publication | None:
+        found = self._publications("where p.scope_id = ? and p.seq = ?", (scope_id, seq))
+        return found[0] if found else None
+
+    def of_turn(self, turn_id: TurnId) -> Publication | None:
+        found = self._publications(
+            "where p.turn_id = ? and p.died is null "
+            "order by p.born desc, p.scope_id, p.seq desc limit 1",
+            (turn_id,),
+        )
+        return found[0] if found else None
+
+    def range(self, scope_id: ScopeId, start: int, end_exclusive: int) -> tuple[Publication, ...]:
+        return self._publications(
+            "where p.scope_id = ? and p.seq >= ? and p.seq < ? order by p.seq",
+            (scope_id, start, end_exclusive),
+        )
+
+    def of_session(
+        self, visibility: Visibility, session_id: SessionId, before: int | None, limit: int
+    ) -> tuple[Publication, ...]:
+        return self._publications(
+            "where p.scope_id = :scope and p.session_id = :session "
+            f"and (:before is null or p.seq < :before) and {ALIVE} "
+            "order by p.seq desc limit :limit",
+            {
+                **bindings(visibility),
+                "session": session_id,
+                "before": before,
+                "limit": max(limit, 0),
+            },
+        )
+
+    def retire(self, scope_id: ScopeId, seq: int, csn: Csn) -> None:
+        self._sql.run(
+            "update publication set died = ? where scope_id = ? and seq = ? and died is null",
+            (csn, scope_id, seq),
+        )
+
+    def put_fold(self, fold: Fold) -> None:
+        self._sql.run(
+            f"insert or replace into fold ({_FOLD}) "
+            "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                fold.fold_id,
+                fold.session_id,
+                fold.generation,
+                msgspec.json.encode(fold.pin).decode(),
+                fold.boundary,
+                fold.first_turn_key,
+                fold.publication_end,
+                fold.shared_text,
+                fold.own_text,
+                fold.window,
+                fold.cause,
+                fold.coverage,
+                fold.made_ms,
+                msgspec.json.encode(fold.refs).decode(),
+            ),
+        )
+
+    def fold(self, fold_id: FoldId) -> Fold | None:
+        row = self._sql.one(f"select {_FOLD} from fold where fold_id = ?", (fold_id,))
+        return None if row is None else _fold(row)
+
+    def put_shared_base(self, base: SharedBase) -> None:
+        self._sql.run(
+            "insert or replace into shared_base (scope_id, budget_tokens, csn, publication_end, "
+            "policy_revision, retention_epoch, text) values (?, ?, ?, ?, ?, ?, ?)",
+            (
+                base.scope_id,
+                base.budget_tokens,
+                base.csn,
+                base.publication_end,
+                base.policy_revision,
+                base.retention_epoch,
+                base.text,
+            ),
+        )
+
+    def shared_base(self, scope_id: ScopeId, budget_tokens: int) -> SharedBase | None:
+        row = self._sql.one(
+            "select csn, publication_end, policy_revision, retention_epoch, text from shared_base "
+            "where scope_id = ? and budget_tokens = ?",
+            (scope_id, budget_tokens),
+        )
+        if row is None:
+            return None
+        return SharedBase(
+            scope_id=scope_id,
+            budget_tokens=budget_tokens,
+            csn=row[0],
+            publication_end=row[1],
+            policy_revision=row[2],
+            retention_epoch=row[3],
+            text=row[4],
+        )
+
+    def visible_count(
+        self, visibility: Visibility, tree: SessionTree, start: int, end_exclusive: int
+    ) -> int:
+        # Parts come from the index and are joined here: cost in the parts, not in the records.
+        parts = self._sql.all(
+            "select c.start, c.start + c.count from cover_part as c "
+            "cross join publication as p on p.scope_id = c.scope_id and p.seq = c.publication "
+            "where c.scope_id = :scope and c.session_id = :session "
+            "and c.generation = :generation and c.start < :until and c.start + c.count > :from "
+            f"and {ALIVE}",
+            {
+                **bindings(visibility),
+                "session": tree.session_id,
+                "generation": tree.generation,
+                "from": start,
+                "until": end_exclusive,
+            },
+        )
+        total = 0
+        for first, end in union((max(a, start), min(b, end_exclusive)) for a, b in parts):
+            row = self._sql.one(
+                "select count(*) from record "
+                "where session_id = ? and generation = ? and seq >= ? and seq < ?",
+                (tree.session_id, tree.generation, first, end),
+            )
+            total += 0 if row is None else int(row[0])
+        return total
+
+    def visible_sessions(self, visibility: Visibility) -> tuple[tuple[Session, int, int, int], ...]:
+        rows = self._sql.all(
+            f"select {', '.join('s.' + name for name in SESSION_COLUMNS.split(', '))}, "
+            "v.publications, v.first_ms, v.last_ms from ("
+            "select p.session_id, count(*) as publications, min(p.opened_ms) as first_ms, "
+            "max(p.completed_ms) as last_ms from publication as p "
+            f"where p.scope_id = :scope and {ALIVE} group by p.session_id"
+            ") as v cross join session as s on s.session_id = v.session_id "
+            "order by v.last_ms desc, s.number, s.session_id",
+            bindings(visibility),
+        )
+        return tuple((session_of_row(row), row[-3], row[-2], row[-1]) for row in rows)
+
+    def _publications(self, condition: str, args: Args) -> tuple[Publication, ...]:
+        return tuple(map(_publication, self._sql.all(f"{_SELECT} {condition}", args)))
+
+
+_decode_cover = msgspec.json.Decoder(list[tuple[str, int, int, int]]).decode
+_decode_refs = msgspec.json.Decoder(tuple[str, ...]).decode
+
+
+def _publication(row: Row) -> Publication:
+    return Publication(
+        scope_id=row[0],
+        seq=row[1],
+        session_id=row[2],
+        generation=row[3],
+        turn_id=row[4],
+        start_seq=row[5],
+        end_seq_exclusive=row[6],
+        outcome=Outcome(row[7]),
+        opened_ms=row[8],
+        completed_ms=row[9],
+        published_ms=row[10],
+        born=row[11],
+        died=row[12],
+        cover=tuple(
+            CoverPart(SessionTree(SessionId(session_id), generation), Span(start, count))
+            for session_id, generation, start, count in _decode_cover(row[13])
+        ),
+    )
+
+
+def _fold(row: Row) -> Fold:
+    return Fold(
+        fold_id=row[0],
+        session_id=row[1],
+        generation=row[2],
+        pin=decode_pin(row[3]),
+        boundary=row[4],
+        first_turn_key=row[5],
+        publication_end=row[6],
+        shared_text=row[7],
+        own_text=row[8],
+        window=row[9],
+        cause=row[10],
+        coverage=row[11],
+        made_ms=row[12],
+        refs=_decode_refs(row[13]),
+    )

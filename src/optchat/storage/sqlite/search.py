@@ -1,0 +1,97 @@
+"""Full text over record originals, through FTS5's word index.
+
+Each term is a query of its own and there is no rank: FTS5's bm25 is made from averages over all
+documents, so it would tell of records that the reader may not see (I4).
+"""
+
+# ruff: noqa: S608  (what is formatted in are this package's own column lists and conditions)
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from optchat.core.snapshots import Visibility
+from optchat.core.tree import SessionTree
+from optchat.refs import SessionId
+from optchat.storage.ports import SearchHit, SearchQuery
+from optchat.storage.sqlite.connection import Sql, Value
+from optchat.storage.sqlite.visible import ALIVE, CTES, VISIBLE, Ranges, bindings, union
+from optchat.storage.words import searchable
+
+_MATCHING = (
+    f"with recursive {CTES} "
+    "select t.doc from record_fts cross join record_text as t on t.doc = record_fts.rowid "
+    "where record_fts match :match "
+    "and (:session is null or t.session_id = :session) "
+    "and (:since is null or t.host_time_ms >= :since) "
+    "and (:until is null or t.host_time_ms < :until) "
+    f"and {VISIBLE}"
+)
+
+
+class SqliteSearch:
+    """User text reaches FTS5 as one quoted string, where nothing is syntax."""
+
+    def __init__(self, sql: Sql) -> None:
+        self._sql = sql
+
+    def hits(self, visibility: Visibility, query: SearchQuery) -> Iterator[SearchHit]:
+        matched: dict[int, set[str]] = {}
+        for term in dict.fromkeys((*query.terms, *query.phrases)):
+            for doc in self._matching(visibility, query, term):
+                matched.setdefault(doc, set()).add(term)
+        if matched:
+            for word in dict.fromkeys(query.excluded):
+                for doc in self._matching(visibility, query, word):
+                    matched.pop(doc, None)
+        return self._texts(matched)
+
+    def searchable(self, visibility: Visibility) -> int:
+        ranges: Ranges = {}
+        if visibility.own is not None:
+            for segment in visibility.own.segments:
+                ranges.setdefault(segment.tree, []).append((segment.start, segment.end_exclusive))
+        rows = self._sql.all(
+            "select c.session_id, c.generation, c.start, c.start + c.count "
+            "from publication as p cross join cover_part as c "
+            "on c.scope_id = p.scope_id and c.publication = p.seq "
+            f"where p.scope_id = :scope and {ALIVE}",
+            bindings(visibility),
+        )
+        for session_id, generation, start, end in rows:
+            tree = SessionTree(SessionId(session_id), generation)
+            ranges.setdefault(tree, []).append((start, end))
+        total = 0
+        for tree, found in ranges.items():
+            for start, end in union(found):
+                row = self._sql.one(
+                    "select count(*) from record_text "
+                    "where session_id = ? and generation = ? and seq >= ? and seq < ?",
+                    (tree.session_id, tree.generation, start, end),
+                )
+                total += 0 if row is None else int(row[0])
+        return total
+
+    def _matching(self, visibility: Visibility, query: SearchQuery, term: str) -> Iterator[int]:
+        values: dict[str, Value] = {
+            **bindings(visibility),
+            "match": quoted(term),
+            "session": query.session_id,
+            "since": query.since_ms,
+            "until": query.until_ms,
+        }
+        return (row[0] for row in self._sql.all(_MATCHING, values))
+
+    def _texts(self, matched: dict[int, set[str]]) -> Iterator[SearchHit]:
+        for doc, terms in sorted(matched.items()):
+            row = self._sql.one(
+                "select session_id, generation, seq, text from record_text where doc = ?", (doc,)
+            )
+            if row is not None:
+                tree = SessionTree(SessionId(row[0]), row[1])
+                yield SearchHit(tree=tree, seq=row[2], text=row[3], matched=frozenset(terms))
+
+
+def quoted(term: str) -> str:
+    """``term`` as one FTS5 string: its words as a phrase. A NUL would end the expression."""
+    return '"' + searchable(term).replace("\0", " ").replace('"', '""') + '"'

@@ -1,0 +1,193 @@
+"""Projects, scopes, sessions and generations as rows."""
+
+# ruff: noqa: S608  (what is formatted in are this package's own column lists and conditions)
+
+from __future__ import annotations
+
+from optchat.core.records import Generation, Session
+from optchat.core.scopes import Project, Scope
+from optchat.core.tree import SessionTree
+from optchat.refs import ProjectId, ScopeId, SessionId
+from optchat.storage.sqlite.connection import Row, Sql
+
+_PROJECT = "project_id, host, host_key, directory"
+_SCOPE = "scope_id, name, policy_revision, retention_epoch, publications, sessions"
+SESSION_COLUMNS = (
+    "session_id, host, host_session, scope_id, number, project_id, generation, title, directory, "
+    "created_ms, updated_ms, parent_host_session, archived, isolated, disabled"
+)
+
+
+class SqliteSessions:
+    """Uniqueness of host keys and numbers is the tables' own."""
+
+    def __init__(self, sql: Sql) -> None:
+        self._sql = sql
+
+    def project(self, host: str, host_key: str) -> Project | None:
+        row = self._sql.one(
+            f"select {_PROJECT} from project where host = ? and host_key = ?", (host, host_key)
+        )
+        return None if row is None else _project(row)
+
+    def project_by_id(self, project_id: ProjectId) -> Project | None:
+        row = self._sql.one(f"select {_PROJECT} from project where project_id = ?", (project_id,))
+        return None if row is None else _project(row)
+
+    def projects(self) -> tuple[Project, ...]:
+        rows = self._sql.all(f"select {_PROJECT} from project order by project_id")
+        return tuple(map(_project, rows))
+
+    def put_project(self, project: Project) -> None:
+        self._sql.run(
+            f"insert into project ({_PROJECT}) values (?, ?, ?, ?) "
+            "on conflict (project_id) do update set "
+            "host = excluded.host, host_key = excluded.host_key, directory = excluded.directory",
+            (project.project_id, project.host, project.host_key, project.directory),
+        )
+
+    def scope(self, scope_id: ScopeId) -> Scope | None:
+        row = self._sql.one(f"select {_SCOPE} from scope where scope_id = ?", (scope_id,))
+        return None if row is None else _scope(row)
+
+    def scopes(self) -> tuple[Scope, ...]:
+        rows = self._sql.all(f"select {_SCOPE} from scope order by scope_id")
+        return tuple(map(_scope, rows))
+
+    def put_scope(self, scope: Scope) -> None:
+        self._sql.run(
+            f"insert into scope ({_SCOPE}) values (?, ?, ?, ?, ?, ?) "
+            "on conflict (scope_id) do update set name = excluded.name, "
+            "policy_revision = excluded.policy_revision, "
+            "retention_epoch = excluded.retention_epoch, "
+            "publications = max(publications, excluded.publications), "
+            "sessions = max(sessions, excluded.sessions)",
+            (
+                scope.scope_id,
+                scope.name,
+                scope.policy_revision,
+                scope.retention_epoch,
+                scope.publications,
+                scope.sessions,
+            ),
+        )
+
+    def session(self, session_id: SessionId) -> Session | None:
+        return self._session("session_id = ?", (session_id,))
+
+    def session_of_host(self, host: str, host_session: str) -> Session | None:
+        return self._session("host = ? and host_session = ?", (host, host_session))
+
+    def session_numbered(self, scope_id: ScopeId, number: int) -> Session | None:
+        return self._session("scope_id = ? and number = ?", (scope_id, number))
+
+    def sessions(self, scope_id: ScopeId) -> tuple[Session, ...]:
+        rows = self._sql.all(
+            f"select {SESSION_COLUMNS} from session where scope_id = ? order by number",
+            (scope_id,),
+        )
+        return tuple(map(session_of_row, rows))
+
+    def put_session(self, session: Session) -> None:
+        self._sql.run(
+            f"insert into session ({SESSION_COLUMNS}) "
+            "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+            "on conflict (session_id) do update set host = excluded.host, "
+            "host_session = excluded.host_session, scope_id = excluded.scope_id, "
+            "number = excluded.number, project_id = excluded.project_id, "
+            "generation = excluded.generation, title = excluded.title, "
+            "directory = excluded.directory, created_ms = excluded.created_ms, "
+            "updated_ms = excluded.updated_ms, "
+            "parent_host_session = excluded.parent_host_session, archived = excluded.archived, "
+            "isolated = excluded.isolated, disabled = excluded.disabled",
+            (
+                session.session_id,
+                session.host,
+                session.host_session,
+                session.scope_id,
+                session.number,
+                session.project_id,
+                session.generation,
+                session.title,
+                session.directory,
+                session.created_ms,
+                session.updated_ms,
+                session.parent_host_session,
+                int(session.archived),
+                int(session.isolated),
+                session.disabled,
+            ),
+        )
+
+    def generation(self, session_id: SessionId, number: int) -> Generation | None:
+        row = self._sql.one(
+            "select base_session_id, base_generation, inherited, length from generation "
+            "where session_id = ? and number = ?",
+            (session_id, number),
+        )
+        if row is None:
+            return None
+        base = None if row[0] is None else SessionTree(SessionId(row[0]), row[1])
+        return Generation(
+            session_id=session_id, number=number, base=base, inherited=row[2], length=row[3]
+        )
+
+    def put_generation(self, generation: Generation) -> None:
+        base = generation.base
+        self._sql.run(
+            "insert into generation "
+            "(session_id, number, base_session_id, base_generation, inherited, length) "
+            "values (?, ?, ?, ?, ?, ?) "
+            "on conflict (session_id, number) do update set "
+            "base_session_id = excluded.base_session_id, "
+            "base_generation = excluded.base_generation, inherited = excluded.inherited, "
+            "length = max(length, excluded.length)",
+            (
+                generation.session_id,
+                generation.number,
+                None if base is None else base.session_id,
+                None if base is None else base.generation,
+                generation.inherited,
+                generation.length,
+            ),
+        )
+
+    def _session(self, condition: str, args: tuple[str | int, ...]) -> Session | None:
+        row = self._sql.one(f"select {SESSION_COLUMNS} from session where {condition}", args)
+        return None if row is None else session_of_row(row)
+
+
+def session_of_row(row: Row) -> Session:
+    """A session from the columns ``SESSION_COLUMNS``."""
+    return Session(
+        session_id=row[0],
+        host=row[1],
+        host_session=row[2],
+        scope_id=row[3],
+        number=row[4],
+        project_id=row[5],
+        generation=row[6],
+        title=row[7],
+        directory=row[8],
+        created_ms=row[9],
+        updated_ms=row[10],
+        parent_host_session=row[11],
+        archived=bool(row[12]),
+        isolated=bool(row[13]),
+        disabled=row[14],
+    )
+
+
+def _project(row: Row) -> Project:
+    return Project(project_id=row[0], host=row[1], host_key=row[2], directory=row[3])
+
+
+def _scope(row: Row) -> Scope:
+    return Scope(
+        scope_id=row[0],
+        name=row[1],
+        policy_revision=row[2],
+        retention_epoch=row[3],
+        publications=row[4],
+        sessions=row[5],
+    )

@@ -1,0 +1,337 @@
+"""The SQLite store: one writer thread, a few readers.
+
+The writer thread owns the only writable connection and every checkpoint. Units of work that wait
+for it are run one after another, each under a savepoint, and committed together, so that one sync
+serves all of them; a result or an exception is given back only after that commit. If the commit
+fails, each unit is run again alone: a unit may be run again by contract.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from optchat.errors import Fenced, OptChatError, StorageError
+from optchat.storage.ports import Clock, Tx
+from optchat.storage.sqlite.blobs import SqliteBlobs
+from optchat.storage.sqlite.connection import Connection, Sql, make_private
+from optchat.storage.sqlite.jobs import SqliteJobs
+from optchat.storage.sqlite.meta import SqliteMeta
+from optchat.storage.sqlite.migrations import backups, migrate
+from optchat.storage.sqlite.publications import SqlitePublications
+from optchat.storage.sqlite.records import SqliteRecords
+from optchat.storage.sqlite.search import SqliteSearch
+from optchat.storage.sqlite.sessions import SqliteSessions
+from optchat.storage.sqlite.trees import SqliteTrees
+
+T = TypeVar("T")
+
+READERS_MAX = 4
+GROUP_UNITS_MAX = 64
+GROUP_MS_MAX = 10
+"""Nobody waits longer than this for other units to join the commit."""
+
+CHECKPOINT_PAGES = 1_000
+TRUNCATE_PAGES = 4_000
+"""4 MiB of log are moved without waiting for anybody; at 16 MiB readers are waited for."""
+
+
+class SqliteTx:
+    """One transaction, as families of verbs."""
+
+    def __init__(self, sql: Sql) -> None:
+        self.sessions = SqliteSessions(sql)
+        self.records = SqliteRecords(sql)
+        self.blobs = SqliteBlobs(sql)
+        self.trees = SqliteTrees(sql)
+        self.publications = SqlitePublications(sql)
+        self.jobs = SqliteJobs(sql)
+        self.search = SqliteSearch(sql)
+        self.meta = SqliteMeta(sql)
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+
+class _Unit(Generic[T]):
+    """A piece of work for the writer thread and where its outcome goes."""
+
+    def __init__(self, work: Callable[[Tx], T]) -> None:
+        self.work = work
+        self.future: Future[T] = Future()
+        self._deliver: Callable[[], None] = lambda: None
+
+    def run(self, tx: Tx) -> None:
+        result = self.work(tx)
+        self._deliver = lambda: self.future.set_result(result)
+
+    def fail(self, error: BaseException) -> None:
+        self._deliver = lambda: self.future.set_exception(error)
+
+    def deliver(self) -> None:
+        self._deliver()
+
+
+class _Chore(Generic[T]):
+    """What the writer thread does with its connection outside of a transaction."""
+
+    def __init__(self, work: Callable[[Connection], T], *, last: bool = False) -> None:
+        self.work = work
+        self.last = last
+        self.future: Future[T] = Future()
+
+    def run(self, connection: Connection) -> None:
+        try:
+            result = self.work(connection)
+        except BaseException as error:  # noqa: BLE001  # handed to who asked
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(result)
+
+
+class SqliteStore:
+    """A store in one file. Open it once a process, and keep it open.
+
+    ``owner_epoch``, once set, fences this store: a write fails with ``Fenced`` when somebody has
+    raised the stored epoch since.
+    """
+
+    def __init__(self, path: Path, clock: Clock | None = None) -> None:
+        """Open, making or migrating the file as needed.
+
+        Raises:
+            UnsafeSQLite, SchemaTooNew, IntegrityError, StorageError: it was not changed.
+        """
+        self.path = path
+        self.owner_epoch: int | None = None
+        self._queue: queue.SimpleQueue[_Unit[Any] | _Chore[Any]] = queue.SimpleQueue()
+        self._closing = threading.Lock()
+        self._closed = False
+        self._inside = threading.local()
+        self._idle: queue.LifoQueue[Connection] = queue.LifoQueue()
+        self._readers: list[Connection] = []
+        self._slots = threading.Semaphore(READERS_MAX)
+        make_private(path)
+        self._writer = Connection(path, readonly=False)
+        try:
+            migrate(self._writer, path, now_ms=(clock or SystemClock()).now_ms())
+        except BaseException:
+            self._writer.close()
+            raise
+        self._thread = threading.Thread(target=self._serve, name="optchat-writer", daemon=True)
+        self._thread.start()
+
+    @property
+    def statements(self) -> int:
+        """Statements run so far, by the writer and the readers."""
+        return self._writer.statements + sum(c.statements for c in tuple(self._readers))
+
+    @property
+    def commits(self) -> int:
+        """Commits so far that changed something, each with its sync."""
+        return self._writer.commits
+
+    def write(self, work: Callable[[Tx], T]) -> T:
+        return self.submit(work).result()
+
+    def submit(self, work: Callable[[Tx], T]) -> Future[T]:
+        """``write`` without waiting: the future is done after the commit, or the failure."""
+        self._check_not_nested()
+        unit = _Unit(work)
+        self._send(unit)
+        return unit.future
+
+    def read(self, work: Callable[[Tx], T]) -> T:
+        self._check_not_nested()
+        with self._slots:
+            if self._closed:
+                raise StorageError("The store is closed.")
+            connection = self._reader()
+            try:
+                return self._read_on(connection, work)
+            finally:
+                self._idle.put(connection)
+
+    def checkpoint(self) -> bool:
+        """Move the log into the database and empty it; with that, removed bytes are gone.
+
+        Returns:
+            False when a reader of an older state held it up; to be tried again.
+        """
+        return self._do(lambda connection: connection.checkpoint(truncate=True))
+
+    def quick_check(self) -> tuple[str, ...]:
+        """What is damaged in the file; empty when nothing is. Reads all of it."""
+        return self._do(lambda connection: connection.quick_check())
+
+    def back_up(self, target: Path) -> None:
+        """Write a whole, consistent copy to ``target``, which must not exist."""
+        self._do(lambda connection: connection.vacuum_into(target))
+
+    def drop_backups(self) -> int:
+        """Remove the copies that migrations made, for they hold what was forgotten since."""
+        found = backups(self.path)
+        for backup in found:
+            backup.unlink(missing_ok=True)
+        return len(found)
+
+    def close(self) -> None:
+        """Finish what is queued, let readers end, checkpoint and close. Again is a no-op."""
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+            for _ in range(READERS_MAX):
+                self._slots.acquire()
+            for connection in self._readers:
+                connection.close()
+            for _ in range(READERS_MAX):
+                self._slots.release()
+            chore = _Chore(_checkpoint_and_close, last=True)
+            self._queue.put(chore)
+        self._thread.join()
+        chore.future.result()
+
+    def _send(self, item: _Unit[Any] | _Chore[Any]) -> None:
+        with self._closing:
+            if self._closed:
+                raise StorageError("The store is closed.")
+            self._queue.put(item)
+
+    def _do(self, work: Callable[[Connection], T]) -> T:
+        self._check_not_nested()
+        chore = _Chore(work)
+        self._send(chore)
+        return chore.future.result()
+
+    def _check_not_nested(self) -> None:
+        if getattr(self._inside, "unit", False):
+            raise StorageError("A unit of work cannot open another one.")
+
+    def _reader(self) -> Connection:
+        try:
+            return self._idle.get_nowait()
+        except queue.Empty:
+            connection = Connection(self.path, readonly=True)
+            self._readers.append(connection)
+            return connection
+
+    def _read_on(self, connection: Connection, work: Callable[[Tx], T]) -> T:
+        sql = Sql(connection)
+        self._inside.unit = True
+        connection.begin_read()
+        try:
+            return work(SqliteTx(sql))
+        finally:
+            sql.end()
+            connection.rollback()
+            self._inside.unit = False
+
+    def _serve(self) -> None:
+        """The writer thread."""
+        while True:
+            item = self._queue.get()
+            while isinstance(item, _Unit):
+                item = self._commit_group(item)
+            if item is not None:
+                item.run(self._writer)
+                if item.last:
+                    return
+
+    def _commit_group(self, first: _Unit[Any]) -> _Unit[Any] | _Chore[Any] | None:
+        """Run ``first`` and what waits behind it in one transaction; the item that did not fit."""
+        group: list[_Unit[Any]] = []
+        following: _Unit[Any] | _Chore[Any] | None = first
+        deadline = time.monotonic() + GROUP_MS_MAX / 1000
+        try:
+            self._writer.begin()
+            while isinstance(following, _Unit):
+                group.append(following)
+                self._run_unit(following)
+                following = None
+                if len(group) < GROUP_UNITS_MAX and time.monotonic() < deadline:
+                    try:
+                        following = self._queue.get_nowait()
+                    except queue.Empty:
+                        break
+                else:
+                    break
+            self._writer.commit()
+        except OptChatError as error:
+            self._writer.rollback()
+            group = group or [first]
+            if len(group) == 1:
+                group[0].fail(error)
+            else:
+                for unit in group:
+                    self._run_alone(unit)
+            following = None if following is first else following
+        for unit in group:
+            unit.deliver()
+        self._checkpoint_when_long()
+        return following
+
+    def _run_alone(self, unit: _Unit[Any]) -> None:
+        try:
+            self._writer.begin()
+            self._run_unit(unit)
+            self._writer.commit()
+        except OptChatError as error:
+            self._writer.rollback()
+            unit.fail(error)
+
+    def _run_unit(self, unit: _Unit[Any]) -> None:
+        """Run one unit under a savepoint; its own failure is its outcome, and leaves nothing.
+
+        Raises:
+            StorageError: if the whole transaction is lost.
+        """
+        sql = Sql(self._writer)
+        self._inside.unit = True
+        self._writer.run("savepoint unit")
+        try:
+            tx = SqliteTx(sql)
+            self._check_owner(tx)
+            unit.run(tx)
+        except BaseException as error:  # whatever it is belongs to who asked
+            if not self._writer.in_transaction:  # SQLite rolled all of it back, as on a full disk
+                raise self._lost(error) from error
+            self._writer.run("rollback to unit")
+            unit.fail(error)
+        finally:
+            sql.end()
+            self._inside.unit = False
+        self._writer.run("release unit")
+
+    def _check_owner(self, tx: SqliteTx) -> None:
+        if self.owner_epoch is not None and tx.meta.epoch() != self.owner_epoch:
+            raise Fenced("Another coordinator owns the store now; nothing was written.")
+
+    @staticmethod
+    def _lost(error: BaseException) -> OptChatError:
+        if isinstance(error, OptChatError):
+            return error
+        return StorageError("The transaction was lost; nothing of it is kept.")
+
+    def _checkpoint_when_long(self) -> None:
+        if self._writer.wal_pages < CHECKPOINT_PAGES:
+            return
+        try:
+            self._writer.checkpoint(truncate=self._writer.wal_pages >= TRUNCATE_PAGES)
+        except OptChatError:
+            # The commit stands whether or not the log could be moved; the next one tries again.
+            return
+
+
+def _checkpoint_and_close(connection: Connection) -> None:
+    connection.checkpoint(truncate=True)
+    connection.close()

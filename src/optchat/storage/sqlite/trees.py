@@ -1,0 +1,168 @@
+"""Nodes and views as rows; a revision is never changed, only ended."""
+
+# ruff: noqa: S608  (what is formatted in are this package's own column lists and conditions)
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from optchat.core.tree import Node, NodeKind, Tree
+from optchat.core.views import Entry, View
+from optchat.errors import Conflict
+from optchat.refs import Csn, Span
+from optchat.storage.sqlite.connection import Row, Sql
+
+_NODE = "start, count, revision, kind, label, text, input_hash, model, prompt_version, born, died"
+
+
+class SqliteTrees:
+    """Both kinds of tree, under the same keys."""
+
+    def __init__(self, sql: Sql) -> None:
+        self._sql = sql
+
+    def put_node(self, node: Node) -> bool:
+        tree, span = str(node.tree), node.span
+        live = self._sql.one(
+            "select input_hash from node "
+            "where tree = ? and count = ? and start = ? and died is null",
+            (tree, span.count, span.start),
+        )
+        if live is not None:
+            if live[0] == node.input_hash:
+                return False
+            if node.died is None:
+                raise Conflict(f"another revision of {tree}#{span} is live; it stands.")
+        self._sql.run(
+            f"insert into node (tree, {_NODE}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                tree,
+                span.start,
+                span.count,
+                node.revision,
+                node.kind.value,
+                node.label,
+                node.text,
+                node.input_hash,
+                node.model,
+                node.prompt_version,
+                node.born,
+                node.died,
+            ),
+        )
+        return True
+
+    def node(self, tree: Tree, span: Span, csn: Csn | None = None) -> Node | None:
+        if csn is None:
+            row = self._sql.one(
+                f"select {_NODE} from node "
+                "where tree = ? and count = ? and start = ? and died is null",
+                (str(tree), span.count, span.start),
+            )
+        else:
+            row = self._sql.one(
+                f"select {_NODE} from node where tree = ? and count = ? and start = ? "
+                "and born <= ? and (died is null or died > ?) order by revision desc limit 1",
+                (str(tree), span.count, span.start, csn, csn),
+            )
+        return None if row is None else _node(tree, row)
+
+    def node_revision(self, tree: Tree, span: Span, revision: int) -> Node | None:
+        row = self._sql.one(
+            f"select {_NODE} from node where tree = ? and count = ? and start = ? and revision = ?",
+            (str(tree), span.count, span.start, revision),
+        )
+        return None if row is None else _node(tree, row)
+
+    def nodes_in(self, tree: Tree, spans: Sequence[tuple[Span, int]]) -> tuple[Node | None, ...]:
+        asked = [(span.start, span.count, revision) for span, revision in spans]
+        rows = self._sql.all(
+            f"select {', '.join('n.' + name for name in _NODE.split(', '))} "
+            "from json_each(?) as asked cross join node as n on n.tree = ? "
+            "and n.count = asked.value ->> 1 and n.start = asked.value ->> 0 "
+            "and n.revision = asked.value ->> 2",
+            (msgspec.json.encode(asked).decode(), str(tree)),
+        )
+        found = {(row[0], row[1], row[2]): _node(tree, row) for row in rows}
+        return tuple(found.get(key) for key in asked)
+
+    def leaves_from(self, tree: Tree, start: int, limit: int) -> tuple[Node, ...]:
+        rows = self._sql.all(
+            f"select {_NODE} from node "
+            "where tree = ? and count = 1 and start >= ? and died is null order by start limit ?",
+            (str(tree), start, max(limit, 0)),
+        )
+        contiguous = [row for at, row in enumerate(rows) if row[0] == start + at]
+        return tuple(_node(tree, row) for row in contiguous)
+
+    def retire_node(self, tree: Tree, span: Span, csn: Csn) -> None:
+        self._sql.run(
+            "update node set died = ? where tree = ? and count = ? and start = ? and died is null",
+            (csn, str(tree), span.count, span.start),
+        )
+
+    def view(self, tree: Tree, csn: Csn | None = None) -> View:
+        row = self._sql.one(
+            "select revision, shrinking, entries from tree_view "
+            "where tree = ?1 and (?2 is null or born <= ?2) order by revision desc limit 1",
+            (str(tree), csn),
+        )
+        if row is None:
+            return View()
+        entries = tuple(
+            Entry(Span(start, count), revision, line_bytes, line_tokens)
+            for start, count, revision, line_bytes, line_tokens in _decode_entries(row[2])
+        )
+        return View(revision=row[0], entries=entries, shrinking=bool(row[1]))
+
+    def put_view(self, tree: Tree, view: View, csn: Csn) -> None:
+        newest = self._sql.one("select max(revision) from tree_view where tree = ?", (str(tree),))
+        expected = ((newest[0] if newest is not None else None) or 0) + 1
+        if view.revision != expected:
+            raise Conflict(
+                f"view revision {view.revision} of {tree} does not follow {expected - 1}; "
+                "the stored one stands."
+            )
+        entries = [
+            (e.span.start, e.span.count, e.revision, e.line_bytes, e.line_tokens)
+            for e in view.entries
+        ]
+        self._sql.run(
+            "insert into tree_view (tree, revision, born, shrinking, entries) "
+            "values (?, ?, ?, ?, ?)",
+            (
+                str(tree),
+                view.revision,
+                csn,
+                int(view.shrinking),
+                msgspec.json.encode(entries).decode(),
+            ),
+        )
+
+    def prune_views(self, tree: Tree, before_csn: Csn) -> None:
+        self._sql.run(
+            "delete from tree_view where tree = ?1 and revision < ("
+            "select max(revision) from tree_view where tree = ?1 and born <= ?2)",
+            (str(tree), before_csn),
+        )
+
+
+_decode_entries = msgspec.json.Decoder(list[tuple[int, int, int, int, int]]).decode
+
+
+def _node(tree: Tree, row: Row) -> Node:
+    return Node(
+        tree=tree,
+        span=Span(row[0], row[1]),
+        revision=row[2],
+        kind=NodeKind(row[3]),
+        label=row[4],
+        text=row[5],
+        input_hash=row[6],
+        model=row[7],
+        prompt_version=row[8],
+        born=row[9],
+        died=row[10],
+    )

@@ -1,0 +1,1 @@
+"""Stand-ins and drivers for tests: a scripted model endpoint and the real host, driven headless."""

@@ -1,0 +1,378 @@
+"""The host-neutral protocol: what a host's plugin or a command and the coordinator say.
+
+JSON over HTTP/1.1 on a private Unix socket. Each request carries ``x-optchat-protocol``; another
+number is answered with ``version_mismatch``. Requests are ``POST`` with one of the structures below
+as body, and are safe to repeat. Errors have the status of their class in ``optchat.errors`` and an
+``ErrorBody``. Unknown fields are refused, so that a misspelt one is not silently dropped.
+
+``docs/protocol.md`` and the plugin's types are generated from here.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+PROTOCOL = 1
+PROTOCOL_HEADER = "x-optchat-protocol"
+
+
+class Wire(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """The base of all wire structures."""
+
+
+class ErrorInfo(Wire):
+    """An error as it crosses the wire; ``hint`` is the next thing to do."""
+
+    code: str
+    message: str
+    hint: str
+    retryable: bool
+
+
+class ErrorBody(Wire):
+    """The body of every answer that is not a success."""
+
+    error: ErrorInfo
+
+
+# --- what a host tells ----------------------------------------------------------------------------
+
+
+class SizesInfo(Wire):
+    """A text's size by class of character; tokens are made from it by the coordinator."""
+
+    letters: int = 0
+    spaces: int = 0
+    symbols: int = 0
+    other_bytes: int = 0
+    media: int = 0
+
+
+class SessionInfo(Wire):
+    """A host's session as the host sees it now.
+
+    ``project_key`` is what the host identifies the project by; for directories that the host does
+    not tell apart, the directory. ``fork_of`` is the host session that this one was forked from,
+    when the adapter knows. ``parent_id`` is set for a subagent's session.
+    """
+
+    host: str
+    id: str
+    project_key: str
+    project_directory: str
+    directory: str
+    title: str = ""
+    created_ms: int = 0
+    updated_ms: int = 0
+    parent_id: str | None = None
+    fork_of: str | None = None
+    archived: bool = False
+    worktree: str | None = None
+
+
+class TextPart(Wire, tag="text"):
+    """Text of a message. ``synthetic`` marks what a host or plugin added, not the person."""
+
+    id: str
+    text: str
+    synthetic: bool = False
+
+
+class FilePart(Wire, tag="file"):
+    """An attachment: kept as a manifest, not as bytes."""
+
+    id: str
+    mime: str
+    filename: str = ""
+    url: str = ""
+    content_bytes: int | None = None
+
+
+class OwnResult(Wire):
+    """What optchat's own tool answered, by reference: its text is never ingested again."""
+
+    refs: list[str]
+    snapshot: str
+    sha256: str
+
+
+class ToolPart(Wire, tag="tool"):
+    """A tool call with its result, as the host holds them.
+
+    ``input_json`` is the call's input exactly as the host keeps it, serialised. ``output`` is None
+    while there is none. ``truncated`` says in the host's own terms what it dropped, and
+    ``full_output_path`` where the whole is, if anywhere. ``report`` marks a subagent's answer.
+    """
+
+    id: str
+    tool: str
+    input_json: str
+    status: Literal["pending", "running", "completed", "error"]
+    output: str | None = None
+    error: str | None = None
+    title: str = ""
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    truncated: str | None = None
+    full_output_path: str | None = None
+    report: bool = False
+    own: OwnResult | None = None
+    attachments: list[FilePart] = []
+
+
+Part = TextPart | FilePart | ToolPart
+
+
+class MessageInfo(Wire):
+    """One message of the host's transcript, with or without its content.
+
+    ``digest`` covers all that we would seal of it. ``final`` says that the host will not add to it.
+    ``terminal`` is set on the assistant message that ends a run of the model loop. ``opens`` is
+    true for a user message that arrived while the session was idle, false for one that arrived
+    while it ran, None when nobody watched. ``role`` "other" is part of the host's own machinery
+    (such as its compaction) and gives no records.
+    """
+
+    id: str
+    role: Literal["user", "assistant", "other"]
+    digest: str
+    final: bool
+    created_ms: int = 0
+    terminal: Literal["completed", "interrupted", "failed"] | None = None
+    opens: bool | None = None
+    parts: list[Part] | None = None
+
+
+class SyncRequest(Wire):
+    """The membership of a session: every message of the host, in its order (§3, §12).
+
+    Content goes along for messages that the sender thinks are new; the answer names what else is
+    needed. ``idle`` says that no run of this session is going on in the sender's process, which
+    closes a turn that has no terminal message as interrupted.
+    """
+
+    session: SessionInfo
+    messages: list[MessageInfo]
+    idle: bool = False
+
+
+class SyncResponse(Wire):
+    """What the store holds now. ``need`` empty means that everything final is sealed."""
+
+    session: str
+    generation: int
+    need: list[str]
+    records: int
+    sealed: int
+    turn: str | None = None
+    disabled: str | None = None
+
+
+# --- assembly -------------------------------------------------------------------------------------
+
+
+class ModelInfo(Wire):
+    """The model of the request, with its limits in tokens."""
+
+    provider: str
+    id: str
+    context_tokens: int
+    output_tokens: int
+    input_tokens: int | None = None
+
+
+class ShapeMessage(Wire):
+    """One message of the outgoing request: identity and size, no content."""
+
+    id: str
+    role: Literal["user", "assistant", "other"]
+    sizes: SizesInfo
+
+
+class UsageInfo(Wire):
+    """What the provider reported for an earlier request of this session, all input included."""
+
+    message_id: str
+    input_tokens: int
+
+
+class AssembleRequest(Wire):
+    """The shape of a request about to be sent (§7).
+
+    ``overhead`` measures instructions and tool definitions as far as the host shows them before the
+    call; ``overhead_known`` is false while it is a guess. ``shape`` is the outgoing message list in
+    order, before anything of ours.
+    """
+
+    session: SessionInfo
+    model: ModelInfo
+    agent: str
+    shape: list[ShapeMessage]
+    overhead: SizesInfo
+    overhead_known: bool = False
+    usage: UsageInfo | None = None
+
+
+class NewsText(Wire):
+    """Text to stand first in the named message."""
+
+    message_id: str
+    text: str
+
+
+class AssembleResponse(Wire):
+    """What to put into the request, byte for byte.
+
+    ``state`` "ready": inject. "native": leave the request as it is, for the reason in ``notice`` if
+    there is one to tell. "stop": do not send it; ``error`` says why and what to do.
+    ``keep_from`` names the first message to keep; everything before it is in the base.
+    """
+
+    state: Literal["ready", "native", "stop"]
+    base: str = ""
+    placement: Literal["system", "message"] = "system"
+    keep_from: str | None = None
+    news: list[NewsText] = []
+    notice: str | None = None
+    error: ErrorInfo | None = None
+    turn: str | None = None
+    estimated_tokens: int = 0
+    limit_tokens: int = 0
+
+
+class CheckRequest(Wire):
+    """The final check before dispatch, when the overhead is not what was announced."""
+
+    session: SessionInfo
+    model: ModelInfo
+    agent: str
+    overhead: SizesInfo
+
+
+class CheckResponse(Wire):
+    """``error`` is None when the request fits the model's window."""
+
+    error: ErrorInfo | None = None
+    estimated_tokens: int = 0
+    limit_tokens: int = 0
+
+
+# --- retrieval ------------------------------------------------------------------------------------
+
+
+class ToolRequest(Wire):
+    """A retrieval call (§8).
+
+    From a host: ``host`` and ``session`` name the asking conversation (a subagent's parent) and its
+    open turn's snapshot is served. From a person: ``directory`` or ``scope`` chooses the scope and
+    the newest state is served. ``args`` are raw and validated here.
+    """
+
+    tool: Literal["memory_zoom", "memory_search", "memory_date", "memory_sessions"]
+    args_json: str = "{}"
+    host: str | None = None
+    session: str | None = None
+    directory: str | None = None
+    scope: str | None = None
+
+
+class ToolResponse(Wire):
+    """The answer as text for a model, and as data for a program.
+
+    ``refs`` are those shown, ``snapshot`` the one served, ``sha256`` of ``output``.
+    """
+
+    output: str
+    title: str
+    refs: list[str]
+    snapshot: str
+    sha256: str
+    complete: bool
+    data_json: str
+
+
+# --- running it -----------------------------------------------------------------------------------
+
+
+class Health(Wire):
+    """Who answers on the socket."""
+
+    version: str
+    protocol: int
+    epoch: int
+    pid: int
+    home: str
+
+
+class ResyncRequest(Wire):
+    """Enable memory of a session again and compare it with the host at its next turn (§12)."""
+
+    session: str
+
+
+class ExportRequest(Wire):
+    """Write a scope as Markdown below ``folder``: tree, publications, originals."""
+
+    folder: str
+    directory: str | None = None
+    scope: str | None = None
+
+
+class ExportResponse(Wire):
+    """What was written."""
+
+    folder: str
+    files: int
+    publications: int
+    records: int
+
+
+class SessionCounts(Wire):
+    """One session in ``status``."""
+
+    ref: str
+    title: str
+    host_session: str
+    turns: int
+    records: int
+    published: int
+    disabled: str | None
+
+
+class ScopeStatus(Wire):
+    """One scope in ``status``."""
+
+    scope: str
+    name: str
+    publications: int
+    retention_epoch: int
+    policy_revision: int
+    sessions: list[SessionCounts]
+
+
+class StatusResponse(Wire):
+    """The state of the store, the queue and the coordinator."""
+
+    health: Health
+    records: int
+    jobs: dict[str, int]
+    failed_jobs: list[str]
+    scopes: list[ScopeStatus]
+    summariser: str
+    notices: list[str]
+
+
+ROUTES: dict[str, tuple[type[Wire] | None, type[Wire]]] = {
+    "/v1/health": (None, Health),
+    "/v1/sync": (SyncRequest, SyncResponse),
+    "/v1/assemble": (AssembleRequest, AssembleResponse),
+    "/v1/check": (CheckRequest, CheckResponse),
+    "/v1/tool": (ToolRequest, ToolResponse),
+    "/v1/status": (None, StatusResponse),
+    "/v1/export": (ExportRequest, ExportResponse),
+    "/v1/resync": (ResyncRequest, SyncResponse),
+    "/v1/stop": (None, Health),
+}
+"""Every path with its request and answer."""

@@ -1,0 +1,157 @@
+"""Full text: literal terms, phrases and exclusions, whatever characters they hold (§8, I4)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from optchat.core.records import Lineage, Segment
+from optchat.refs import SessionId
+from optchat.storage.ports import SearchQuery
+
+
+@pytest.fixture
+def own(world):
+    """Seal texts of a session and search them as its own reader."""
+    tree = world.session("a")
+
+    def find(*texts: str, terms=(), **more) -> dict[int, set[str]]:
+        if texts:
+            world.seal(tree, *texts)
+        reader = world.now(own=Lineage((Segment(tree, 0, 1000),)))
+        found = world.search(reader, *terms, **more)
+        return {int(name.rpartition(":")[2]): matched for name, matched in found.items()}
+
+    return find
+
+
+def test_a_hit_names_the_distinct_terms_and_phrases_it_holds(own):
+    found = own(
+        "the message broker",
+        "a broker of messages",
+        "nothing",
+        terms=("broker", "message"),
+        phrases=("message broker",),
+    )
+    assert found == {0: {"broker", "message", "message broker"}, 1: {"broker"}}
+
+
+def test_a_phrase_needs_its_words_side_by_side_and_in_order(own):
+    found = own("one two three", "two one", "one and two", phrases=("one two",))
+    assert found == {0: {"one two"}}
+
+
+def test_an_excluded_word_drops_the_hit(own):
+    found = own("red green", "red blue", "red", terms=("red",), excluded=("green", "blue"))
+    assert set(found) == {2}
+
+
+def test_only_excluded_words_find_nothing(own):
+    assert own("red", "green", excluded=("blue",)) == {}
+    assert own() == {}
+
+
+def test_case_and_latin_diacritics_do_not_matter(own):
+    assert set(own("ÉTÉ Déjà", "ete", "e\u0301te\u0301", terms=("ete",))) == {0, 1, 2}
+    assert set(own(terms=("Été",))) == {0, 1, 2}
+
+
+def test_a_term_is_the_phrase_of_its_words(own):
+    found = own("foo-bar", "foo bar", "bar foo", "foo_bar.baz", terms=("foo-bar",))
+    assert set(found) == {0, 1, 3}
+
+
+@pytest.mark.parametrize(
+    "term",
+    ["", " ", "-", '"', '""', "*", "^", ":", "()", "\0", "{text}", "text : red", "NEAR(red)"],
+)
+def test_syntax_in_a_term_is_text(own, term):
+    found = own("red", "near red text", terms=(term,))
+    expected = {"text : red": {}, "NEAR(red)": {1}, "{text}": {1}}.get(term, {})
+    assert set(found) == set(expected)
+
+
+@pytest.mark.parametrize("operator", ["AND", "OR", "NOT", "NEAR"])
+def test_operators_are_words(own, operator):
+    assert set(own("red", f"red {operator.lower()} blue", terms=(operator,))) == {1}
+    assert set(own(terms=(f"red {operator} blue",))) == {1}
+
+
+def test_a_prefix_does_not_match(own):
+    assert own("broker", terms=("brok", "brok*")) == {}
+
+
+def test_nul_bytes_separate_words_in_texts_and_terms(own):
+    found = own("red\0green", "red green", "redgreen", terms=("red\0green", "green"))
+    assert found == {0: {"red\0green", "green"}, 1: {"red\0green", "green"}}
+
+
+def test_lone_surrogates_are_kept_as_question_marks(world, own):
+    assert set(own("half \ud800 pair", terms=("half", "\ud800"))) == {0}
+    tree = world.session("b")
+    world.seal(tree, "half \ud800 pair")
+    reader = world.now(own=Lineage((Segment(tree, 0, 1),)))
+    query = SearchQuery(terms=("half",))
+    texts = world.read(lambda tx: [hit.text for hit in tx.search.hits(reader, query)])
+    assert texts == ["half ? pair"]
+
+
+def test_a_hit_carries_the_searched_text(world, own):
+    own("The Broker, exactly as it was.")
+    reader = world.now(own=Lineage((Segment(world.session("z"), 0, 0),)))
+    assert world.search(reader, "broker") == {}
+    tree = world.read(lambda tx: tx.records.by_event_key("g:a:0:0"))
+    assert tree is not None
+
+
+def test_times_are_half_open_and_of_the_record(world):
+    tree = world.session("a")
+    world.seal(tree, "red", host_time_ms=10)
+    world.seal(tree, "red", host_time_ms=20)
+    reader = world.now(own=Lineage((Segment(tree, 0, 2),)))
+    assert set(world.search(reader, "red", since_ms=20)) == {"g:a:0:1"}
+    assert set(world.search(reader, "red", until_ms=20)) == {"g:a:0:0"}
+    assert world.search(reader, "red", since_ms=11, until_ms=20) == {}
+
+
+def test_a_session_narrows_the_search(world):
+    a, b = world.session("a"), world.session("b")
+    world.seal(a, "red")
+    world.seal(b, "red")
+    reader = world.now(own=Lineage((Segment(a, 0, 1), Segment(b, 0, 1))))
+    assert set(world.search(reader, "red", session_id=SessionId("b"))) == {"g:b:0:0"}
+
+
+def test_what_is_invisible_changes_nothing(world):
+    a, b = world.session("a"), world.session("b")
+    world.seal(a, "red green", "red")
+    world.publish(a, 0, 2)
+    before = world.now()
+    query = SearchQuery(terms=("red",), excluded=("green",))
+    first = world.read(lambda tx: set(tx.search.hits(before, query)))
+    world.seal(b, *(f"red green blue {n}" for n in range(50)))
+    world.publish(b, 0, 50)
+    assert world.read(lambda tx: set(tx.search.hits(before, query))) == first
+
+
+LETTERS = "abAB01 -_.\"'\0\n" + "éÉàçÑñüÜßøØåÅœŁłžŽ×÷¼²ªº" + "\u0301\u0308"
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    texts=st.lists(st.text(LETTERS, max_size=12), min_size=1, max_size=6),
+    terms=st.lists(st.text(LETTERS, max_size=4), max_size=3),
+    excluded=st.lists(st.text(LETTERS, max_size=2), max_size=1),
+)
+def test_both_stores_find_the_same(two_worlds, texts, terms, excluded):
+    found = []
+    for world in two_worlds:
+        number = world.read(lambda tx: len(tx.sessions.sessions(world.scope_id)))
+        tree = world.session(f"s{number}")
+        world.seal(tree, *texts)
+        reader = world.now(own=Lineage((Segment(tree, 0, len(texts)),)))
+        found.append(world.search(reader, *terms, excluded=tuple(excluded)))
+    assert found[0] == found[1]
