@@ -26,11 +26,11 @@ from optchat.limits import (
 )
 
 
-class _Table(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     pass
 
 
-class Sharing(_Table):
+class Sharing(_Table, frozen=True):
     """Who shares with whom (§11). ``default``: "project", "isolated" or a profile's name."""
 
     default: str = "project"
@@ -45,7 +45,7 @@ class Sharing(_Table):
         )
 
 
-class Memory(_Table):
+class Memory(_Table, frozen=True):
     """How memory reaches the model (§6, §7).
 
     ``layout`` "fold" keeps requests append-only between folds; "every-turn" renders both views at
@@ -67,27 +67,27 @@ class Memory(_Table):
     shared_base_news_bytes_max: int = SHARED_BASE_NEWS_BYTES_MAX
 
 
-class Placement(_Table):
+class Placement(_Table, frozen=True):
     """Where the base goes: a second system message, or the head of the first message."""
 
     default: Literal["system", "message"] = "system"
     providers: dict[str, Literal["system", "message"]] = {}
 
 
-class Compactor(_Table):
+class Compactor(_Table, frozen=True):
     """The background summariser."""
 
     workers: int = 2
     model: Literal["deterministic"] = "deterministic"
 
 
-class Coordinator(_Table):
+class Coordinator(_Table, frozen=True):
     """The background process."""
 
     idle_exit_seconds: int = 900
 
 
-class Config(_Table):
+class Config(_Table, frozen=True):
     """All of ``config.toml``."""
 
     sharing: Sharing = Sharing()

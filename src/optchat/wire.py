@@ -150,12 +150,14 @@ class SyncRequest(Wire):
 
     Content goes along for messages that the sender thinks are new; the answer names what else is
     needed. ``idle`` says that no run of this session is going on in the sender's process, which
-    closes a turn that has no terminal message as interrupted.
+    closes a turn that has no terminal message as interrupted. ``observed_ms`` is when the membership
+    was read: one read earlier than what is sealed never takes anything back.
     """
 
     session: SessionInfo
     messages: list[MessageInfo]
     idle: bool = False
+    observed_ms: int = 0
 
 
 class SyncResponse(Wire):

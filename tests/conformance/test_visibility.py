@@ -115,9 +115,7 @@ def test_visible_count_counts_published_own_records_of_the_range(world):
     now = world.now()
 
     def count(start: int, end: int, visibility=now) -> int:
-        return world.read(
-            lambda tx: tx.publications.visible_count(visibility, tree, start, end)
-        )
+        return world.read(lambda tx: tx.publications.visible_count(visibility, tree, start, end))
 
     assert count(0, 20) == 13
     assert count(0, 4) == 1
@@ -182,9 +180,7 @@ def test_of_session_gives_visible_publications_newest_first_below_a_number(world
     now = world.now()
 
     def numbers(before: int | None, limit: int) -> list[int]:
-        found = world.read(
-            lambda tx: tx.publications.of_session(now, a.session_id, before, limit)
-        )
+        found = world.read(lambda tx: tx.publications.of_session(now, a.session_id, before, limit))
         return [p.seq for p in found]
 
     assert numbers(None, 10) == [3, 0]

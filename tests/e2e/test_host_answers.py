@@ -331,7 +331,7 @@ def test_a_base_reaches_every_main_request_and_no_title_request(
 def test_a_flag_alone_would_leak_into_the_title(
     recorded_host: Make, provider: LoopbackProvider
 ) -> None:
-    """The control for the test above: the forced order really is one in which a flag is not enough."""
+    """The control for the test above: the forced order is one in which a flag is not enough."""
     recorder = {"base": "BASE OF MEMORY", "mainWaits": True, "naive": True}
     host = recorded_host(recorder)
     session = host.create_session()

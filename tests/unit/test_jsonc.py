@@ -158,6 +158,8 @@ def test_what_does_not_parse_is_refused_with_its_place(text: str, line: int, col
     assert f"line {line}, column {column}" in str(caught.value)
 
 
-def test_a_line_comment_never_swallows_what_follows_a_removed_entry() -> None:
-    text = '{"plugin": ["a", // x\n"b"]}'
+@pytest.mark.parametrize(
+    "text", ['{"plugin": ["a", // x\n"b"]}', '{"plugin": ["a", // x\n"b"/* \n */,\n]}']
+)
+def test_a_line_comment_never_swallows_what_follows_a_removed_entry(text: str) -> None:
     assert jsonc.parse(jsonc.remove(text, 1)) == {"plugin": ["a"]}

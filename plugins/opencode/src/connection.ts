@@ -4,17 +4,18 @@
  * All instances of the plugin in a process share one connection for a command, because the host
  * makes an instance for each directory and starting is worth doing once.
  */
-import { execFile } from "node:child_process";
+import { spawn } from "node:child_process";
 import { Agent, request as httpRequest } from "node:http";
-import { Failure, unreachable } from "./failure.ts";
+import { Failure, late, unreachable } from "./failure.ts";
 import type { ErrorBody, Routes } from "./wire.gen.ts";
 import { PROTOCOL, PROTOCOL_HEADER } from "./wire.gen.ts";
 
 const STARTING = "the coordinator is still starting";
 const ENSURE_TIMEOUT_MS = 20_000;
 const BACKOFF_MS = { first: 500, most: 30_000 };
-// A server that stopped, or stopped keeping this connection; what was asked is safe to ask again.
-const GONE = new Set(["ECONNREFUSED", "ENOENT", "ECONNRESET", "EPIPE", "ConnectionRefused"]);
+// A kept connection may be closed under us, which says nothing about the socket's owner.
+const DROPPED = new Set(["ECONNRESET", "EPIPE"]);
+const ATTEMPTS = 3;
 
 export class Connection {
   readonly #command: string[];
@@ -78,10 +79,10 @@ export class Connection {
         throw refused(status, answer);
       } catch (thrown) {
         if (thrown instanceof Failure) throw thrown;
-        const { code, message } = thrown as NodeJS.ErrnoException;
-        if (attempt >= 3 || !GONE.has(code ?? "")) throw unreachable(message || String(code));
-        // A kept connection may have been closed under us; that alone says nothing of the socket.
-        if (code !== "ECONNRESET" && code !== "EPIPE") this.#forget(socket);
+        // What was asked is safe to ask again, of whoever owns the socket by now.
+        const { code = "" } = thrown as NodeJS.ErrnoException;
+        if (!DROPPED.has(code)) this.#forget(socket);
+        if (attempt === ATTEMPTS) throw unreachable(`nothing answers on ${socket}`);
       }
     }
   }
@@ -90,17 +91,35 @@ export class Connection {
     if (this.#socket === socket) this.#socket = undefined;
   }
 
+  // Not waited for to its end: what it started may have kept its output open.
   #start(): Promise<string> {
     const [program = "optchat", ...rest] = this.#command;
-    const line = [program, ...rest, "ensure", "--json"].join(" ");
+    const words = [...rest, "ensure", "--json"];
     return new Promise((resolve, reject) => {
-      const options = { timeout: ENSURE_TIMEOUT_MS, encoding: "utf8" as const };
-      execFile(program, [...rest, "ensure", "--json"], options, (error, stdout, stderr) => {
-        const socket = error ? undefined : readSocket(stdout);
-        if (socket !== undefined) return resolve(socket);
-        const said = stderr.trim().split("\n").at(-1) || error?.message || "it named no socket";
-        reject(unreachable(`\`${line}\` failed: ${said}`));
-      }).stdin?.end();
+      const child = spawn(program, words, { stdio: ["ignore", "pipe", "pipe"] });
+      let out = "";
+      let said = "";
+      const fail = (why: string) => {
+        clearTimeout(timer);
+        reject(unreachable(`\`${[program, ...words].join(" ")}\` failed: ${why}`));
+      };
+      const timer = setTimeout(() => {
+        child.kill();
+        fail("it took too long");
+      }, ENSURE_TIMEOUT_MS);
+      timer.unref();
+      child.stderr.on("data", (chunk) => {
+        said = (said + chunk).slice(-2_000);
+      });
+      child.stdout.on("data", (chunk) => {
+        out += chunk;
+        const socket = readSocket(out);
+        if (socket === undefined) return;
+        clearTimeout(timer);
+        resolve(socket);
+      });
+      child.on("error", (error) => fail(error.message));
+      child.on("close", () => fail(said.trim().split("\n").at(-1) || "it named no socket"));
     });
   }
 
@@ -130,7 +149,7 @@ export class Connection {
         });
       });
       const leave = (message: string) => {
-        fail(unreachable(message));
+        fail(late(message));
         call.destroy();
       };
       const aborted = () => leave("the call was aborted");
@@ -151,13 +170,16 @@ export class Connection {
   }
 }
 
-function readSocket(stdout: string): string | undefined {
-  try {
-    const { socket } = JSON.parse(stdout.trim().split("\n").at(-1) ?? "") as { socket?: unknown };
-    return typeof socket === "string" ? socket : undefined;
-  } catch {
-    return undefined;
+function readSocket(output: string): string | undefined {
+  for (const line of output.split("\n").slice(0, -1)) {
+    try {
+      const { socket } = JSON.parse(line) as { socket?: unknown };
+      if (typeof socket === "string") return socket;
+    } catch {
+      // Something else was printed before it.
+    }
   }
+  return undefined;
 }
 
 function refused(status: number, answer: string): Failure {
@@ -169,10 +191,10 @@ function refused(status: number, answer: string): Failure {
 }
 
 /** Wait for a promise no longer than until `deadline`. */
-export async function within<T>(promise: Promise<T>, deadline: number, late: string): Promise<T> {
+export async function within<T>(promise: Promise<T>, deadline: number, what: string): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const bound = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(unreachable(late)), Math.max(1, deadline - Date.now()));
+    timer = setTimeout(() => reject(late(what)), Math.max(1, deadline - Date.now()));
   });
   try {
     return await Promise.race([promise, bound]);

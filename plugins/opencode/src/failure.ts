@@ -15,6 +15,10 @@ export function unreachable(message: string): Failure {
   return new Failure({ code: "unreachable", message, hint: "optchat serve", retryable: true });
 }
 
+export function late(message: string): Failure {
+  return new Failure({ code: "timeout", message, hint: "optchat status", retryable: true });
+}
+
 /** Any thrown value as an error that can be shown. */
 export function describe(thrown: unknown): ErrorInfo {
   if (thrown instanceof Failure) return thrown.info;

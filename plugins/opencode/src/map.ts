@@ -43,7 +43,7 @@ export function mapMessages(messages: readonly HostMessage[], watched: Watched):
     };
     if (info.role === "user") mapped.opens = watched.opens.get(info.id) ?? null;
     else if (role === "assistant" && mapped.final)
-      mapped.terminal = terminal(info, continues(messages, index));
+      mapped.terminal = terminal(info, message.parts, continues(messages, index));
     return mapped;
   });
 }
@@ -106,11 +106,15 @@ function continues(messages: readonly HostMessage[], index: number): boolean {
 
 function terminal(
   info: HostAssistant,
+  parts: readonly HostPart[],
   continued: boolean,
 ): NonNullable<MessageInfo["terminal"]> | null {
   if (info.error) return info.error.name === "MessageAbortedError" ? "interrupted" : "failed";
-  if (info.finish === undefined) return continued ? null : "interrupted";
-  return info.finish === "tool-calls" || info.finish === "unknown" ? null : "completed";
+  if (info.finish === "tool-calls" || info.finish === "unknown" || continued) return null;
+  if (info.finish !== undefined) return "completed";
+  // A command that the user ran himself has parts but no step of a model, and no finish either.
+  const command = parts.length > 0 && parts.every((part) => part.type === "tool");
+  return command ? "completed" : "interrupted";
 }
 
 function mapPart(part: HostPart): Part[] {

@@ -1,5 +1,5 @@
 /** One model request on its way out: assembled, given its memory, checked, or stopped. */
-import type { Connection } from "./connection.ts";
+import { type Connection, within } from "./connection.ts";
 import { describe, Stop } from "./failure.ts";
 import type { Host, HostMessage, HostUser } from "./host.ts";
 import { inject } from "./inject.ts";
@@ -13,7 +13,9 @@ import { isPrivate, type Outgoing, type SessionState, sessionState } from "./sta
 import type { Sync } from "./sync.ts";
 import type { AssembleRequest, AssembleResponse, UsageInfo } from "./wire.gen.ts";
 
-const QUIET_MS = 15_000;
+/** A failure this slow is not asked for again at every step of a turn. */
+const SLOW_MS = 1_000;
+const QUIET_MS = 5_000;
 
 export class Requests {
   readonly #host: Host;
@@ -48,9 +50,10 @@ export class Requests {
     state.active = true;
     for (const { info } of messages) if (info.role === "user") state.loaded.add(info.id);
     if (Date.now() < state.quietUntil) return;
+    const begun = Date.now();
     try {
       await this.#connection.ready(this.#options.startTimeoutMs, this.#options.assembleTimeoutMs);
-      if (!state.sealed.has(user.id)) await this.#sync.now(id);
+      if (!state.sealed.has(user.id)) await this.#admit(id);
       const { request, outgoing } = await this.#describe(state, session, user, messages);
       const answer = await this.#connection.ask(
         "/v1/assemble",
@@ -60,7 +63,8 @@ export class Requests {
       this.#apply(answer, outgoing, messages);
       state.outgoing = outgoing;
     } catch (thrown) {
-      state.quietUntil = Date.now() + QUIET_MS;
+      const now = Date.now();
+      if (now - begun > SLOW_MS) state.quietUntil = now + QUIET_MS;
       sayFailure(this.#host, thrown);
     }
   }
@@ -68,7 +72,7 @@ export class Requests {
   /** Put the base behind the host's instructions, once these show that it is a main request. */
   async system(id: string, system: string[]): Promise<void> {
     const outgoing = sessionState(id).outgoing;
-    if (!outgoing || !isMain(system)) return;
+    if (!outgoing || !(await this.#isMain(system))) return;
     const seen = measure(system.join("\n"));
     const { agent, model } = outgoing;
     learnSystem(
@@ -94,6 +98,12 @@ export class Requests {
     // Messages were left out for a base that did not go in: the model would miss its own past.
     const message = "the host's instructions were not recognised, so that memory found no place";
     throw new Stop({ code: "plugin", message, hint: "optchat doctor", retryable: false });
+  }
+
+  // A pass that is under way is waited for as well, and the bound is for both.
+  async #admit(id: string): Promise<void> {
+    const deadline = Date.now() + this.#options.syncTimeoutMs;
+    await within(this.#sync.now(id), deadline, "the coordinator did not take the message in time");
   }
 
   async #describe(
@@ -150,6 +160,14 @@ export class Requests {
     }
   }
 
+  // The title's request passes the same hook, at any time, and nothing but its text tells. A main
+  // request describes the environment, unless another plugin has taken that out.
+  async #isMain([first = ""]: readonly string[]): Promise<boolean> {
+    if (first.includes("\n<env>\n")) return true;
+    const title = await this.#host.agent("title");
+    return !title?.prompt || !first.startsWith(title.prompt);
+  }
+
   async #check(outgoing: Outgoing): Promise<void> {
     const { session, model, agent, overhead } = outgoing;
     const body = { session, model, agent, overhead };
@@ -163,11 +181,6 @@ export class Requests {
       say(this.#host, "warn", `check ${code}`, text);
     }
   }
-}
-
-/** Only a main request describes the environment; the title's, which has no other mark, does not. */
-function isMain(system: readonly string[]): boolean {
-  return system[0]?.includes("\n<env>\n") === true;
 }
 
 function usageOf(messages: readonly HostMessage[]): UsageInfo | null {

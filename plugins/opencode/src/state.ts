@@ -40,6 +40,8 @@ export class SessionState {
   /** Where it was forked from; undefined until that was looked for. */
   forkOf: string | null | undefined;
   outgoing: Outgoing | undefined;
+  /** What the coordinator was told last; saying the same again would change nothing. */
+  told = "";
   /** Until when this session's requests go out as they are, after a failure that took its time. */
   quietUntil = 0;
   /** The synchronisation that runs, and the one that waits for it. */

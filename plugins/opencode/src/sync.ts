@@ -96,6 +96,9 @@ export class Sync {
   }
 
   async #send(request: SyncRequest, state: SessionState): Promise<void> {
+    const telling = fingerprint(request);
+    if (telling === state.told) return;
+    state.told = "";
     const { messages } = request;
     let wanted = new Set(
       messages.filter((m) => m.final && state.sealed.get(m.id) !== m.digest).map((m) => m.id),
@@ -110,12 +113,19 @@ export class Sync {
       if (answer.disabled) {
         say(this.#host, "warn", `disabled ${request.session.id}`, answer.disabled);
       }
+      if (need.size === 0) state.told = telling;
       if (need.size === 0 || need.size >= before) break;
       wanted = need;
     }
     const members = new Set(messages.map((message) => message.id));
     for (const id of state.sealed.keys()) if (!members.has(id)) state.sealed.delete(id);
   }
+}
+
+// The host announces the end of a message more than once, and touches the session for each step.
+function fingerprint({ session, messages, idle }: SyncRequest): string {
+  const members = messages.map(({ parts, ...member }) => member);
+  return JSON.stringify([{ ...session, updated_ms: 0 }, members, idle]);
 }
 
 // Content is sent only once it is final, and in portions: the answer asks for the next one.

@@ -108,7 +108,7 @@ export interface ErrorInfo {
   retryable: boolean;
 }
 /**
- * The final check before dispatch, when the overhead turned out different from what was sent.
+ * The final check before dispatch, when the overhead is not what was announced.
  */
 export interface CheckRequest {
   session: SessionInfo;
@@ -201,7 +201,7 @@ export interface TextPart {
  *
  * ``input_json`` is the call's input exactly as the host keeps it, serialised. ``output`` is None
  * while there is none. ``truncated`` says in the host's own terms what it dropped, and
- * ``full_output_path`` where the whole is, if it is anywhere. ``report`` marks a subagent's answer.
+ * ``full_output_path`` where the whole is, if anywhere. ``report`` marks a subagent's answer.
  */
 export interface ToolPart {
   type: "tool";

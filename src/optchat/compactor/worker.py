@@ -20,6 +20,7 @@ from optchat.engine.nodes import (
     commit,
     digest,
     fits,
+    is_retired,
     joined,
     leaf_text,
     parent_node,
@@ -132,6 +133,7 @@ class Worker:
                     model,
                     tx.meta.next_csn(),
                     prompt_version=prompt_version,
+                    revision=int(job.input_hash.removeprefix("r")),
                 )
                 commit(tx, node)
                 if isinstance(tree, ScopeTree):
@@ -201,7 +203,11 @@ def _request(source: _Source) -> SummaryRequest:
         case _Leaf(text=text):
             return SummaryRequest(purpose="leaf", parts=(("", text),))
         case _Merge(children=children):
-            parts = tuple((n.label if n.span.count == 1 else "", n.text) for n in children)
+            parts = tuple(
+                (n.label if n.span.count == 1 else "", n.text)
+                for n in children
+                if not is_retired(n)
+            )
             return SummaryRequest(purpose="merge", parts=parts)
         case TurnSource():
             steps = " ".join(n.text for n in source.nodes) if not source.answer else ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +27,14 @@ from optchat.engine.answers import Answer
 from optchat.engine.deps import Deps
 from optchat.engine.sessions import own_lineage
 from optchat.engine.visible import Reader
-from optchat.errors import BadInput, NotFound, NotReady, OptChatError, SnapshotExpired
+from optchat.errors import (
+    BadInput,
+    EventConflict,
+    NotFound,
+    NotReady,
+    OptChatError,
+    SnapshotExpired,
+)
 from optchat.refs import Csn, ScopeId, SessionId
 from optchat.storage.ports import JobState, Store, Tx
 from optchat.wire import (
@@ -49,6 +57,9 @@ from optchat.wire import (
 )
 
 T = TypeVar("T")
+
+NOTICES_MAX = 20
+"""The refused deliveries that ``status`` still tells of."""
 
 
 class _Zoom(msgspec.Struct, forbid_unknown_fields=True):
@@ -97,6 +108,7 @@ class Service:
     _factors: dict[str, float] = field(default_factory=dict[str, float])
     _sent: dict[str, Sent] = field(default_factory=dict[str, Sent])
     _used: dict[str, str] = field(default_factory=dict[str, str])
+    _notices: deque[str] = field(default_factory=lambda: deque[str](maxlen=NOTICES_MAX))
 
     # --- waking ---
 
@@ -120,7 +132,11 @@ class Service:
     def sync(self, request: SyncRequest) -> SyncResponse:
         """Bring a session up to its host, and wake the workers."""
         commit = observed_commit(request.session.directory)
-        response = self.store.write(lambda tx: sync.sync(tx, self.deps, request, commit))
+        try:
+            response = self.store.write(lambda tx: sync.sync(tx, self.deps, request, commit))
+        except EventConflict as error:
+            self._notices.append(error.message)
+            raise
         if response.sealed or request.idle:
             self.on_work()
         return response
@@ -266,7 +282,7 @@ class Service:
 
     def _status(self, tx: Tx) -> StatusResponse:
         scopes: list[ScopeStatus] = []
-        notices: list[str] = []
+        notices = list(self._notices)
         for scope in tx.sessions.scopes():
             visibility = newest(tx, scope)
             published = {

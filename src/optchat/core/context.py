@@ -29,7 +29,11 @@ Memory from optchat: a record of earlier conversations, kept outside the model.
   not yours to continue unless the user asks."""
 
 _BLANKS = re.compile(r"[\t\n\v\f\r\x1c-\x1f\x85\u2028\u2029]+")
-_LOOKALIKES = "＜＞﹤﹥‹›〈〉⟨⟩❮❯˂˃ᐸᐳ⧼⧽＆﹠／⁄∕⧸"
+_HIDDEN = re.compile(  # drawn as nothing, though a letter, a mark or unassigned by category
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
+    "\U000e0000-\U000e0fff]"
+)
+_LOOKALIKES = "＜＞﹤﹥≮≯‹›〈〉⟨⟩❮❯˂˃ᐸᐳ⧼⧽＆﹠／⁄∕⧸"
 _ESCAPES = {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;"} | {
     ord(c): f"&#x{ord(c):X};" for c in _LOOKALIKES
 }
@@ -39,7 +43,7 @@ def escape(text: str) -> str:
     """``text`` on one line, with nothing left that could read as markup or hide in it.
 
     Angle brackets, ampersands and their full-width and lookalike forms become character
-    references, as do controls and invisible format characters (zero width, direction marks);
+    references, as do controls and invisible characters (zero width, direction marks, fillers);
     line breaks become one space. Idempotent only on text without these characters.
     """
     flat = _BLANKS.sub(" ", text)
@@ -52,7 +56,8 @@ def _escape_character(character: str) -> str:
     replaced = _ESCAPES.get(ord(character))
     if replaced is not None:
         return replaced
-    if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp"):
+    hidden = unicodedata.category(character) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
+    if hidden or _HIDDEN.match(character):
         return f"&#x{ord(character):X};"
     return character
 
@@ -68,7 +73,8 @@ def line(ref: str, label: str, text: str) -> str:
     Raises:
         ValueError: if it would exceed the bound; node text is checked before it is stored.
     """
-    head = f"{ref} {escape(label)}".rstrip()
+    # The first bar ends the head, so a label has none of its own.
+    head = f"{ref} {escape(label).replace('|', '&#x7C;')}".rstrip()
     rendered = f"{head} | {escape(text)}\n"
     if len(rendered.encode()) > LINE_BYTES_MAX:
         raise ValueError(f"the line of {ref} exceeds {LINE_BYTES_MAX} bytes")

@@ -147,6 +147,7 @@ class Session:
     parent_host_session: str | None = None
     archived: bool = False
     isolated: bool = False
+    observed_ms: int = 0  # when the host's history that is sealed here was read
     disabled: str | None = None  # why memory is off until a resync, shown to the person
 
 

@@ -25,7 +25,7 @@ from optchat.engine.news import news_lines, news_text
 from optchat.engine.sessions import own_lineage, require_scope
 from optchat.engine.sync import open_turn
 from optchat.errors import NotReady, OptChatError, TurnTooLarge
-from optchat.refs import TurnId
+from optchat.refs import Csn, TurnId
 from optchat.storage.ports import Tx
 from optchat.wire import (
     AssembleRequest,
@@ -213,6 +213,8 @@ def _continue_fold(
         return fold, "layout"
     if not _valid(fold.pin, scope, session):
         return fold, "forgotten"
+    if tx.publications.retired_since(pin.scope_id, Csn(fold.pin.csn), pin.publication_end):
+        return fold, "retired"
     if fold.window != folder.window_key:
         return fold, "window"
     lines = news_lines(tx, session, pin, previous.pin.publication_end)

@@ -144,6 +144,9 @@ class Folder:
             or base.policy_revision != self.pin.policy_revision
             or base.retention_epoch != self.pin.retention_epoch
             or base.publication_end > self.pin.publication_end
+            or self.tx.publications.retired_since(
+                self.scope.scope_id, base.csn, self.pin.publication_end
+            )
         ):
             return None
         news = news_lines(self.tx, self.session, self.pin, base.publication_end)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from optchat.core import context
 from optchat.core.records import Fold, Pin, Session
 from optchat.core.tree import ScopeTree
-from optchat.engine.nodes import Forest, publication_label
+from optchat.engine.nodes import RETIRED_LABEL, RETIRED_TEXT, Forest, publication_label
 from optchat.refs import Csn, PublicationRef, SessionRef, Span
 from optchat.storage.ports import Tx
 
@@ -23,7 +23,7 @@ def news_lines(tx: Tx, session: Session, pin: Pin, start: int) -> list[str]:
         span = Span(publication.seq, 1)
         ref = str(PublicationRef(span))
         if not publication.seen_at(Csn(pin.csn)):
-            lines.append(context.line(ref, "retired", "no longer available"))
+            lines.append(context.line(ref, RETIRED_LABEL, RETIRED_TEXT))
         elif publication.session_id == session.session_id:
             label = publication_label(publication, session.number)
             first = Span(publication.start_seq, 1)

@@ -8,6 +8,7 @@ Nothing rescans a history.
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass, field
 
 from optchat.core import context
@@ -23,6 +24,9 @@ from optchat.storage.ports import Job, JobKind, JobState, Tx
 
 VERBATIM = "verbatim"
 """The model name and prompt version of a node that no model made."""
+
+RETIRED_LABEL = "retired"
+RETIRED_TEXT = "(no longer available)"
 
 
 @dataclass(slots=True)
@@ -113,7 +117,7 @@ def fits(text: str) -> bool:
     return (
         len(text) <= SUMMARY_BYTES_MAX
         and context.escaped_bytes(text) <= SUMMARY_BYTES_MAX
-        and not text.isspace()
+        and bool(text.strip())
     )
 
 
@@ -134,7 +138,7 @@ def record_label(record: Record) -> str:
     }
     parts = [words.get(record.kind, record.kind.value)]
     if record.tool:
-        parts.append(record.tool[:40])
+        parts.append(_name(record.tool))
     if record.status and record.status != "completed":
         parts.append(record.status)
     if record.truncated:
@@ -142,10 +146,20 @@ def record_label(record: Record) -> str:
     return " ".join(parts)
 
 
+def _name(tool: str) -> str:
+    """A tool's name as one word, short enough that the line around it keeps its bound."""
+    name = re.sub(r"[\s|]+", "_", tool[:40])
+    while context.escaped_bytes(name) > 120:
+        name = name[:-1]
+    return name
+
+
 def leaf_text(record: Record, text: str) -> str | None:
     """The verbatim text of a leaf, or None when the record needs summarising."""
     if not record.payload_bytes:
         return "(empty)"
+    if not text:
+        return "(kept by reference)"  # the result of one of our own tools
     return text if fits(text) else None
 
 
@@ -155,10 +169,17 @@ def joined(children: tuple[Node, Node]) -> str | None:
     A leaf's label goes into the text, because a parent's line has no kind of its own.
     """
     left, right = children
+    if is_retired(left) and is_retired(right):
+        return RETIRED_TEXT
     if left.kind is not NodeKind.VERBATIM or right.kind is not NodeKind.VERBATIM:
         return None
     text = f"{_told(left)} / {_told(right)}"
     return text if fits(text) else None
+
+
+def is_retired(node: Node) -> bool:
+    """Whether a node stands for publications that are all retired."""
+    return node.kind is not NodeKind.SUMMARY and node.text == RETIRED_TEXT
 
 
 def _told(node: Node) -> str:
@@ -173,7 +194,7 @@ def seal_leaf(
     span = Span(record.seq, 1)
     verbatim = leaf_text(record, text)
     if verbatim is None:
-        _enqueue(tx, deps, tree, span, record.session_id, scope_id, waits_for=())
+        enqueue_node(tx, deps, tree, span, record.session_id, scope_id, waits_for=())
         return
     node = Node(
         tree=tree,
@@ -209,7 +230,7 @@ def complete_parents(
             for child, node in zip(span.children, pair, strict=True)
             if node is None
         )
-        _enqueue(tx, deps, forest.owner(span), span, session_id, scope_id, waits_for=waits)
+        enqueue_node(tx, deps, forest.owner(span), span, session_id, scope_id, waits_for=waits)
 
 
 def parent_node(
@@ -266,7 +287,7 @@ def commit(tx: Tx, node: Node) -> None:
         tx.jobs.resolve(node.tree, node.span)
 
 
-def _enqueue(
+def enqueue_node(
     tx: Tx,
     deps: Deps,
     tree: Tree,
@@ -275,14 +296,16 @@ def _enqueue(
     scope_id: ScopeId,
     *,
     waits_for: tuple[tuple[Tree, Span], ...],
+    revision: int = 1,
 ) -> None:
+    """Schedule the summary of a span, as the given revision of its node."""
     job = Job(
         job_id=deps.ids.new_id(),
         kind=JobKind.NODE,
         target=node_target(tree, span),
         session_id=session_id,
         scope_id=scope_id,
-        input_hash="r1",
+        input_hash=f"r{revision}",
         state=JobState.READY,
     )
     tx.jobs.put(job, waits_for)

@@ -7,13 +7,14 @@ source cover is durable.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from optchat.core.publications import CoverPart, Publication
 from optchat.core.records import Lineage, RecordKind, Session, Turn
 from optchat.core.tree import Node, NodeKind, ScopeTree, SessionTree, cover
 from optchat.core.views import advance
 from optchat.engine.deps import Deps
+from optchat.engine.lifecycle import is_current
 from optchat.engine.nodes import (
     VERBATIM,
     Forest,
@@ -122,10 +123,11 @@ def publish(
 ) -> Publication | None:
     """Make the publication, its leaf and the next view revision visible, in this transaction.
 
-    Returns None, changing nothing, when the turn is published already (a replay).
+    Returns None, changing nothing, when the turn is published already (a replay), or was superseded
+    while its summary was made.
     """
     turn, session = source.turn, source.session
-    if tx.publications.of_turn(turn.turn_id) is not None:
+    if tx.publications.of_turn(turn.turn_id) is not None or not is_current(tx, session, turn):
         return None
     assert turn.outcome is not None
     assert turn.end_seq_exclusive is not None
@@ -149,7 +151,6 @@ def publish(
     )
     if not tx.publications.append(publication):
         return None
-    tx.sessions.put_scope(replace(scope, publications=scope.publications + 1))
     tree = ScopeTree(scope.scope_id)
     leaf = Node(
         tree=tree,

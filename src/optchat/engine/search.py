@@ -11,14 +11,15 @@ from collections import Counter
 from datetime import datetime
 
 from optchat.core.context import escape
+from optchat.core.tree import SessionTree
 from optchat.engine.answers import Answer, Cursor, decode_cursor, encode_cursor
 from optchat.engine.nodes import digest, record_label
 from optchat.engine.retrieve import iso
 from optchat.engine.visible import Reader, not_found
 from optchat.errors import BadInput
 from optchat.limits import EXCERPT_CHARS, QUERY_BYTES_MAX, QUERY_TERMS_MAX, SEARCH_PAGE_HITS
-from optchat.refs import SessionId, SessionRef, Span
-from optchat.storage.ports import SearchHit, SearchQuery
+from optchat.refs import PublicationRef, SessionId, SessionRef, Span
+from optchat.storage.ports import NodeHit, SearchHit, SearchQuery
 
 _TOKEN = re.compile(r'(-?)"([^"]*)"|(\S+)')
 
@@ -108,13 +109,25 @@ def search(
     if cursor:
         start = decode_cursor(cursor, kind="search", of=question, visibility=reader.visibility)
     searched = reader.tx.search.searchable(reader.visibility)
-    hits = _ranked(list(reader.tx.search.hits(reader.visibility, parsed)), searched)
+    found = [*reader.tx.search.hits(reader.visibility, parsed)]
+    originals = {(hit.tree, hit.seq) for hit in found}
+    summaries = [
+        hit
+        for hit in reader.tx.search.node_hits(reader.visibility, parsed)
+        if hit.node.span.count > 1 or (hit.node.tree, hit.node.span.start) not in originals
+    ]
+    hits = _ranked([*found, *summaries], searched)
     answer = Answer(f"search: {query[:60]}", reader.visibility, [], [], {})
-    answer.lines.append(f"{len(hits)} of {searched} records match")
-    answer.data = {"searched": searched, "total": len(hits), "hits": []}
+    answer.lines.append(f"{len(found)} of {searched} records match, and {len(summaries)} summaries")
+    answer.data = {
+        "searched": searched,
+        "records": len(found),
+        "summaries": len(summaries),
+        "hits": [],
+    }
     if not hits:
         answer.lines.append(
-            "no record holds these words; try fewer or other words, without session or dates"
+            "nothing holds these words; try fewer or other words, without session or dates"
         )
     for hit in hits[start : start + SEARCH_PAGE_HITS]:
         _add_hit(reader, answer, hit)
@@ -144,19 +157,26 @@ def _session_id(reader: Reader, name: str) -> SessionId:
     return found.session_id
 
 
-def _ranked(hits: list[SearchHit], searched: int) -> list[SearchHit]:
-    """Most and rarest matches first; shorter texts, then newer records, on ties."""
+def _ranked(hits: list[SearchHit | NodeHit], searched: int) -> list[SearchHit | NodeHit]:
+    """Most and rarest matches first; originals before summaries, shorter before longer texts."""
     frequency = Counter(term for hit in hits for term in hit.matched)
     weight = {t: math.log(1 + searched / n) for t, n in frequency.items()}
 
-    def order(hit: SearchHit) -> tuple[float, int, str, int]:
+    def order(hit: SearchHit | NodeHit) -> tuple[float, int, int, str, int]:
         score = sum(weight[t] for t in sorted(hit.matched))
-        return (-score, len(hit.text), str(hit.tree), -hit.seq)
+        match hit:
+            case SearchHit():
+                return (-score, 0, len(hit.text), str(hit.tree), -hit.seq)
+            case NodeHit(node=node):
+                return (-score, 1, node.span.count, str(node.tree), -node.span.start)
 
     return sorted(hits, key=order)
 
 
-def _add_hit(reader: Reader, answer: Answer, hit: SearchHit) -> None:
+def _add_hit(reader: Reader, answer: Answer, hit: SearchHit | NodeHit) -> None:
+    if isinstance(hit, NodeHit):
+        _add_summary(reader, answer, hit)
+        return
     record = reader.tx.records.record(hit.tree, hit.seq)
     session = reader.tx.sessions.session(hit.tree.session_id)
     if record is None or session is None:
@@ -172,6 +192,29 @@ def _add_hit(reader: Reader, answer: Answer, hit: SearchHit) -> None:
             "kind": record.kind.value,
             "tool": record.tool,
             "time": when,
+            "excerpt": excerpt,
+            "matched": sorted(hit.matched),
+        }
+    )
+
+
+def _add_summary(reader: Reader, answer: Answer, hit: NodeHit) -> None:
+    node = hit.node
+    ref = str(PublicationRef(node.span))
+    if isinstance(node.tree, SessionTree):
+        session = reader.tx.sessions.session(node.tree.session_id)
+        if session is None:
+            return
+        ref = str(SessionRef(session.number, node.tree.generation, node.span))
+    label = f"summary {node.label}".strip()
+    excerpt = excerpt_of(node.text, sorted(hit.matched))
+    answer.refs.append(ref)
+    answer.lines.append(f"{ref} {escape(label)} | {escape(excerpt)}")
+    answer.data["hits"].append(
+        {
+            "ref": ref,
+            "kind": "summary",
+            "label": node.label,
             "excerpt": excerpt,
             "matched": sorted(hit.matched),
         }

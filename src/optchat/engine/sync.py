@@ -21,11 +21,12 @@ from optchat.core.records import (
 )
 from optchat.core.tree import cover
 from optchat.engine.deps import Deps
+from optchat.engine.lifecycle import branch
 from optchat.engine.nodes import Forest, complete_parents, seal_leaf
 from optchat.engine.payloads import Source, sources
 from optchat.engine.publish import schedule_publication
 from optchat.engine.sessions import ensure_session, generation_of, own_lineage
-from optchat.errors import BadInput, NotFound
+from optchat.errors import BadInput, EventConflict, NotFound
 from optchat.limits import MESSAGES_MAX
 from optchat.refs import Csn, TurnId
 from optchat.storage.ports import Tx
@@ -41,12 +42,13 @@ _OUTCOMES = {
 def sync(tx: Tx, deps: Deps, request: SyncRequest, commit: str | None = None) -> SyncResponse:
     """Compare and seal one session; safe to repeat.
 
-    ``commit`` is the revision observed in the session's directory, if any. A change of history that
-    is no append disables memory for the session, with the reason, until it is resynchronised.
+    ``commit`` is the revision observed in the session's directory, if any. A history that was read
+    later and is no append (an edit, a rewind, a removal) begins a new generation; one that was read
+    earlier, such as a late or repeated delivery, changes nothing.
 
     Raises:
         BadInput: over ``MESSAGES_MAX`` messages, or an id twice; nothing is written.
-        EventConflict: one event key with two contents; nothing is written.
+        EventConflict: one reading of a message with two contents; nothing is written.
     """
     if len(request.messages) > MESSAGES_MAX:
         raise BadInput(f"a session of {len(request.messages)} messages is over {MESSAGES_MAX}.")
@@ -56,26 +58,37 @@ def sync(tx: Tx, deps: Deps, request: SyncRequest, commit: str | None = None) ->
     if session.disabled is not None:
         return _response(tx, session, need=[], sealed=0)
     stored = tx.records.messages(session.session_id)
-    changed = _first_difference(stored, request.messages)
-    if changed is not None:
-        session = replace(session, disabled=changed)
+    common = _common_prefix(stored, request.messages)
+    if common < len(stored):
+        if request.observed_ms <= session.observed_ms:
+            _check_same_reading(session, request, stored[common])
+            return _response(tx, session, need=[], sealed=0)
+        session = branch(tx, deps, session, stored, common)
+    if request.observed_ms > session.observed_ms:
+        session = replace(session, observed_ms=request.observed_ms)
         tx.sessions.put_session(session)
-        return _response(tx, session, need=[], sealed=0)
     sealing = _Sealing(tx, deps, session, request, commit)
-    sealing.run(len(stored))
+    sealing.run(common)
     return _response(tx, session, need=sealing.need, sealed=sealing.sealed)
 
 
-def _first_difference(stored: Sequence[HostMessage], given: Sequence[MessageInfo]) -> str | None:
-    """Why the host's history is not ours plus an append, or None."""
-    for ours, theirs in zip(stored, given, strict=False):
-        if ours.message_id != theirs.id:
-            return f"the host removed or reordered message {ours.message_id}"
-        if ours.digest != theirs.digest:
-            return f"the host edited message {ours.message_id}"
-    if len(given) < len(stored):
-        return f"the host removed message {stored[len(given)].message_id}"
-    return None
+def _common_prefix(stored: Sequence[HostMessage], given: Sequence[MessageInfo]) -> int:
+    """How many messages at the start are the same in the host and here."""
+    for position, (ours, theirs) in enumerate(zip(stored, given, strict=False)):
+        if (ours.message_id, ours.digest) != (theirs.id, theirs.digest):
+            return position
+    return min(len(stored), len(given))
+
+
+def _check_same_reading(session: Session, request: SyncRequest, ours: HostMessage) -> None:
+    """One reading of the host cannot have held two contents of a message (§3)."""
+    if request.observed_ms < session.observed_ms:
+        return  # an earlier reading: the message may well have been another then
+    if any(m.id == ours.message_id and m.digest != ours.digest for m in request.messages):
+        raise EventConflict(
+            f"message {ours.message_id} of {session.host_session} arrived a second time with other "
+            "content; what was sealed stands.",
+        )
 
 
 def _response(tx: Tx, session: Session, *, need: list[str], sealed: int) -> SyncResponse:
@@ -95,8 +108,8 @@ def _response(tx: Tx, session: Session, *, need: list[str], sealed: int) -> Sync
 def open_turn(tx: Tx, session: Session) -> Turn | None:
     """The turn that is going on in the session's current generation, if any."""
     turns = tx.records.turns(session.session_id)
-    current = [t for t in turns if t.generation == session.generation]
-    return current[-1] if current and current[-1].outcome is None else None
+    current = (t for t in turns if t.generation == session.generation)
+    return next((t for t in current if t.outcome is None), None)
 
 
 class _Sealing:
@@ -117,7 +130,15 @@ class _Sealing:
         self.generation: Generation = generation_of(tx, lineage.segments[-1].tree)
         self.lineage: Lineage = lineage
         self.csn: Csn | None = None
-        self.last_ms = 0
+        self.last_ms = self._last_recorded_ms()
+
+    def _last_recorded_ms(self) -> int:
+        """When the newest record of the open turn happened, whichever report brought it."""
+        if self.turn is None:
+            return 0
+        pieces = self.lineage.owners(self.turn.start_seq, self.lineage.length)
+        held = (r for p in pieces for r in self.tx.records.range(p.tree, p.start, p.end_exclusive))
+        return max((r.host_time_ms for r in held), default=0)
 
     def run(self, position: int) -> None:
         messages = self.request.messages
@@ -177,6 +198,7 @@ class _Sealing:
             opened_ms=message.created_ms or self.deps.clock.now_ms(),
         )
         self.tx.records.put_turn(self.turn)
+        self.last_ms = 0
 
     def _append(self, message: MessageInfo, source: Source) -> None:
         assert self.turn is not None
@@ -256,16 +278,14 @@ def event_key(host: str, host_session: str, message_id: str, source: Source, rev
 
 
 def resync(tx: Tx, deps: Deps, name: str) -> SyncResponse:
-    """Enable memory of a session again, after a change of history that was no append (§12).
+    """Enable memory of a session again and read its host's history anew (§12).
 
-    What was sealed stays in the store and its publications stay what they were: evidence of then.
-    The session begins an empty generation, which its next request fills with the host's history as
-    it is now.
+    Everything that was sealed of it is superseded: its publications are retired and made again from
+    what the host holds at the session's next turn.
 
     Raises:
         NotFound: no session of that host id, or more than one.
     """
-    del deps
     found = [
         session
         for scope in tx.sessions.scopes()
@@ -274,8 +294,7 @@ def resync(tx: Tx, deps: Deps, name: str) -> SyncResponse:
     ]
     if len(found) != 1:
         raise NotFound(f"there is no session {name[:80]!r}; nothing was changed.")
-    session = replace(found[0], disabled=None, generation=found[0].generation + 1)
-    tx.records.truncate_messages(session.session_id, 0)
-    tx.sessions.put_generation(Generation(session_id=session.session_id, number=session.generation))
-    tx.sessions.put_session(session)
+    enabled = replace(found[0], disabled=None)
+    stored = tx.records.messages(enabled.session_id)
+    session = branch(tx, deps, enabled, stored, 0)
     return _response(tx, session, need=[], sealed=0)

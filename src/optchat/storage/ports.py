@@ -119,6 +119,14 @@ class SearchHit:
     matched: frozenset[str]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeHit:
+    """One visible summary that matches; like ``SearchHit``."""
+
+    node: Node
+    matched: frozenset[str]
+
+
 class Sessions(Protocol):
     """Projects, scopes, sessions and generations."""
 
@@ -285,6 +293,10 @@ class Trees(Protocol):
         """The named revisions, in the order asked; one statement for many."""
         ...
 
+    def last_revision(self, tree: Tree, span: Span) -> int:
+        """The highest revision that the span ever had; 0 for none."""
+        ...
+
     def leaves_from(self, tree: Tree, start: int, limit: int) -> tuple[Node, ...]:
         """The contiguous live leaves from ``start`` on; stops at the first gap."""
         ...
@@ -342,6 +354,10 @@ class Publications(Protocol):
 
     def retire(self, scope_id: ScopeId, seq: int, csn: Csn) -> None:
         """End it at ``csn``; a publication that is not there or retired already is left alone."""
+        ...
+
+    def retired_since(self, scope_id: ScopeId, csn: Csn, before_seq: int) -> bool:
+        """Whether one numbered below ``before_seq`` was retired after the commit ``csn``."""
         ...
 
     def put_fold(self, fold: Fold) -> None: ...
@@ -439,6 +455,15 @@ class Search(Protocol):
         """
         ...
 
+    def node_hits(self, visibility: Visibility, query: SearchQuery) -> Iterator[NodeHit]:
+        """Visible summary nodes that match like ``hits``; verbatim and fallback nodes never do.
+
+        A session's node is visible when every record below it is; one that crosses the point where
+        its generation began is left out, for its halves are found. A query for one session leaves
+        the shared tree out; a query with times gives none, for a node has no one time.
+        """
+        ...
+
     def searchable(self, visibility: Visibility) -> int:
         """How many records a search under this visibility looks at."""
         ...
@@ -515,6 +540,7 @@ __all__ = [
     "JobState",
     "Jobs",
     "Meta",
+    "NodeHit",
     "Publications",
     "Records",
     "Search",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import json
 import os
@@ -19,6 +18,7 @@ from typing import Any, Self
 
 import httpx2
 
+from optchat.testing import reaper
 from optchat.testing.hostapi import HostApi, HostError
 from optchat.testing.hostevents import EventStream
 from optchat.testing.hostfiles import (
@@ -39,7 +39,6 @@ __all__ = ["HostError", "OpenCodeHost", "RunResult"]
 
 Json = dict[str, Any]
 _LISTENING = "opencode server listening on"
-_live: set[int] = set()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +165,7 @@ class OpenCodeHost(HostApi):
             return
         self._signal(signal.SIGKILL)
         process.wait(10)
-        _live.discard(process.pid)
+        reaper.release(process.pid)
         for stream in self._streams:
             stream.close()
         self._streams.clear()
@@ -245,13 +244,13 @@ class OpenCodeHost(HostApi):
             text=True,
             start_new_session=True,
         )
-        _live.add(process.pid)
+        reaper.watch(process.pid)
         try:
             stdout, stderr = process.communicate(timeout=timeout)
         finally:
-            _kill_group(process.pid)
+            reaper.kill_group(process.pid)
             process.wait(10)
-            _live.discard(process.pid)
+            reaper.release(process.pid)
         return RunResult(
             status=process.returncode,
             stdout=stdout,
@@ -274,7 +273,7 @@ class OpenCodeHost(HostApi):
             text=True,
             start_new_session=True,
         )
-        _live.add(self._process.pid)
+        reaper.watch(self._process.pid)
         threading.Thread(target=self._collect, args=(self._process,), daemon=True).start()
 
     def _collect(self, process: subprocess.Popen[str]) -> None:
@@ -308,14 +307,3 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def _kill_group(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
-
-
-@atexit.register
-def _kill_leftovers() -> None:
-    for pid in _live:
-        _kill_group(pid)

@@ -127,7 +127,12 @@ class ScriptedSession:
 
     def sync(self, *, idle: bool = False) -> SyncResponse:
         return self.coordinator.sync(
-            SyncRequest(session=self.info, messages=list(self.messages), idle=idle)
+            SyncRequest(
+                session=self.info,
+                messages=list(self.messages),
+                idle=idle,
+                observed_ms=self.clock_ms,
+            )
         )
 
     def assemble(self) -> AssembleResponse:
@@ -167,6 +172,7 @@ class ScriptedSession:
 
     def edited(self, index: int, text: str) -> None:
         """Change the text of a message that is there, as a host's edit does."""
+        self.clock_ms += 60_000
         parts: list[Part] = [TextPart(id="edited", text=text)]
         digest = hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
         self.messages[index] = msgspec.structs.replace(

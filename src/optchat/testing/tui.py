@@ -6,7 +6,6 @@ import contextlib
 import os
 import shlex
 import shutil
-import signal
 import subprocess
 import tempfile
 import threading
@@ -16,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from optchat.testing import reaper
 from optchat.testing.opencode import OpenCodeHost
 
 
@@ -48,6 +48,7 @@ class TerminalHost:
             "-c", str(self._host.project), shlex.join(self._command),
         )  # fmt: skip
         self._pane_pid = int(self._tmux("display-message", "-p", "-t", "main", "#{pane_pid}"))
+        reaper.watch(self._pane_pid)
         threading.Thread(target=self._watch, args=(pipe,), daemon=True).start()
         self._tmux("pipe-pane", "-t", "main", f"cat > {shlex.quote(str(pipe))}")
         return self
@@ -100,8 +101,8 @@ class TerminalHost:
 
     def close(self) -> None:
         """End the terminal and what runs in it."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._pane_pid, signal.SIGKILL)
+        reaper.kill_group(self._pane_pid)
+        reaper.release(self._pane_pid)
         with contextlib.suppress(subprocess.CalledProcessError):
             self._tmux("kill-server")
         shutil.rmtree(self._folder, ignore_errors=True)

@@ -176,7 +176,7 @@ def _take_out(document: _Document, parent: _Node, index: int) -> list[_Edit]:
     before = parent.items[index - 1]
     assert before.comma is not None
     start = document.token_ends[bisect_right(document.token_ends, item.start) - 1]
-    end = item.end if item.comma is None else item.comma + 1
+    end = item.end + 1 if item.comma == item.end else item.end
     line_comment = any(
         close == start and text.startswith("//", open_)
         for open_, close in document.comments.items()

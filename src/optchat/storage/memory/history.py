@@ -256,6 +256,9 @@ class MemoryTrees:
     def node_revision(self, tree: Tree, span: Span, revision: int) -> Node | None:
         return next((n for n in self._revisions(tree, span) if n.revision == revision), None)
 
+    def last_revision(self, tree: Tree, span: Span) -> int:
+        return max((n.revision for n in self._revisions(tree, span)), default=0)
+
     def nodes_in(self, tree: Tree, spans: Sequence[tuple[Span, int]]) -> tuple[Node | None, ...]:
         return tuple(self.node_revision(tree, span, revision) for span, revision in spans)
 

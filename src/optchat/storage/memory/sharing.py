@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from optchat.core.publications import Publication
 from optchat.core.records import Fold, Session
-from optchat.core.snapshots import Visibility
-from optchat.core.tree import SessionTree
+from optchat.core.snapshots import Visibility, sees_scope_node
+from optchat.core.tree import Node, NodeKind, ScopeTree, SessionTree
 from optchat.errors import Conflict
 from optchat.refs import Csn, FoldId, ScopeId, SessionId, TurnId
 from optchat.storage.memory.state import Changes, Tables, grouped
-from optchat.storage.ports import SearchHit, SearchQuery, SharedBase
+from optchat.storage.ports import NodeHit, SearchHit, SearchQuery, SharedBase
 from optchat.storage.words import holds, searchable, words
 
 
@@ -94,6 +94,13 @@ class MemoryPublications:
         if known is not None and known.died is None:
             self._changes.put(self._tables.publications, (scope_id, seq), replace(known, died=csn))
 
+    def retired_since(self, scope_id: ScopeId, csn: Csn, before_seq: int) -> bool:
+        return any(
+            p.died is not None and p.died > csn
+            for (of, seq), p in self._tables.publications.items()
+            if of == scope_id and seq < before_seq
+        )
+
     def put_fold(self, fold: Fold) -> None:
         self._changes.put(self._tables.folds, fold.fold_id, fold)
 
@@ -156,6 +163,38 @@ class MemorySearch:
                     )
                 )
         return iter(found)
+
+    def node_hits(self, visibility: Visibility, query: SearchQuery) -> Iterator[NodeHit]:
+        if query.since_ms is not None or query.until_ms is not None:
+            return iter(())
+        asked = {term: words(searchable(term)) for term in (*query.terms, *query.phrases)}
+        excluded = [words(searchable(word)) for word in query.excluded]
+        found: list[NodeHit] = []
+        for node in self._visible_summaries(visibility, query.session_id):
+            text = words(searchable(node.text))
+            matched = frozenset(term for term, phrase in asked.items() if holds(text, phrase))
+            if matched and not any(holds(text, word) for word in excluded):
+                found.append(NodeHit(node=node, matched=matched))
+        return iter(found)
+
+    def _visible_summaries(
+        self, visibility: Visibility, session_id: SessionId | None
+    ) -> Iterator[Node]:
+        seen = _seen(self._tables, visibility)
+        for revisions in self._tables.nodes.values():
+            for node in revisions:
+                if node.kind is not NodeKind.SUMMARY or not node.seen_at(visibility.csn):
+                    continue
+                tree = node.tree
+                if isinstance(tree, ScopeTree):
+                    if session_id is None and sees_scope_node(visibility, node):
+                        yield node
+                elif session_id in (None, tree.session_id) and all(
+                    (tree, seq) in self._tables.records
+                    and (_own(visibility, tree, seq) or _published(seen, tree, seq))
+                    for seq in range(node.span.start, node.span.end_exclusive)
+                ):
+                    yield node
 
     def searchable(self, visibility: Visibility) -> int:
         return sum(1 for _ in self._visible(visibility))

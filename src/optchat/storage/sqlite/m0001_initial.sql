@@ -48,6 +48,7 @@ create table session (
   archived integer not null,
   isolated integer not null,
   disabled text,
+  observed_ms integer not null,
   unique (host, host_session),           -- the session that a host speaks of
   unique (scope_id, number)              -- refs such as s12:0:71, and the list of a scope
 ) strict, without rowid;
@@ -171,6 +172,27 @@ create table node (
 -- At most one live revision of a span; contiguous live leaves.
 create unique index node_live on node (tree, count, start) where died is null;
 
+-- The text of a summary: what node_fts indexes. Verbatim nodes are found by their records.
+create table node_text (
+  doc integer primary key,
+  tree text not null,
+  start integer not null,
+  count integer not null,
+  revision integer not null,
+  text text not null,
+  unique (tree, start, count, revision)  -- removal
+) strict;
+
+create virtual table node_fts using fts5 (
+  text,
+  content = 'node_text',
+  content_rowid = 'doc',
+  tokenize = "unicode61 remove_diacritics 2",
+  detail = full,
+  columnsize = 0
+);
+insert into node_fts (node_fts, rank) values ('secure-delete', 1);
+
 create table tree_view (
   tree text not null,
   revision integer not null,
@@ -192,6 +214,7 @@ create table publication (
   opened_ms integer not null,
   completed_ms integer not null,
   published_ms integer not null,
+  title text not null,
   born integer not null,
   died integer,
   primary key (scope_id, seq),

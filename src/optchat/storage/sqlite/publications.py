@@ -17,10 +17,11 @@ from optchat.storage.sqlite.connection import Args, Row, Sql
 from optchat.storage.sqlite.records import decode_pin
 from optchat.storage.sqlite.sessions import SESSION_COLUMNS, session_of_row
 from optchat.storage.sqlite.visible import ALIVE, bindings, union
+from optchat.storage.words import searchable
 
 _PUBLICATION = (
     "scope_id, seq, session_id, generation, turn_id, start_seq, end_seq_exclusive, outcome, "
-    "opened_ms, completed_ms, published_ms, born, died"
+    "opened_ms, completed_ms, published_ms, title, born, died"
 )
 _FOLD = (
     "fold_id, session_id, generation, pin, boundary, first_turn_key, publication_end, "
@@ -61,7 +62,7 @@ class SqlitePublications:
             )
         self._sql.run(
             f"insert into publication ({_PUBLICATION}) "
-            "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 p.scope_id,
                 p.seq,
@@ -74,6 +75,7 @@ class SqlitePublications:
                 p.opened_ms,
                 p.completed_ms,
                 p.published_ms,
+                searchable(p.title),
                 p.born,
                 p.died,
             ),
@@ -138,6 +140,13 @@ class SqlitePublications:
             "update publication set died = ? where scope_id = ? and seq = ? and died is null",
             (csn, scope_id, seq),
         )
+
+    def retired_since(self, scope_id: ScopeId, csn: Csn, before_seq: int) -> bool:
+        row = self._sql.one(
+            "select 1 from publication where scope_id = ? and died > ? and seq < ? limit 1",
+            (scope_id, csn, before_seq),
+        )
+        return row is not None
 
     def put_fold(self, fold: Fold) -> None:
         self._sql.run(
@@ -260,11 +269,12 @@ def _publication(row: Row) -> Publication:
         opened_ms=row[8],
         completed_ms=row[9],
         published_ms=row[10],
-        born=row[11],
-        died=row[12],
+        title=row[11],
+        born=row[12],
+        died=row[13],
         cover=tuple(
             CoverPart(SessionTree(SessionId(session_id), generation), Span(start, count))
-            for session_id, generation, start, count in _decode_cover(row[13])
+            for session_id, generation, start, count in _decode_cover(row[14])
         ),
     )
 

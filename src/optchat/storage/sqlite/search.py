@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from optchat.core.snapshots import Visibility
-from optchat.core.tree import SessionTree
+from optchat.core.tree import ScopeTree, SessionTree, parse_tree
 from optchat.refs import SessionId
-from optchat.storage.ports import SearchHit, SearchQuery
+from optchat.storage.ports import NodeHit, SearchHit, SearchQuery
 from optchat.storage.sqlite.connection import Sql, Value
+from optchat.storage.sqlite.trees import NODE_COLUMNS, node_of_row
 from optchat.storage.sqlite.visible import ALIVE, CTES, VISIBLE, Ranges, bindings, union
 from optchat.storage.words import searchable
 
@@ -26,6 +27,24 @@ _MATCHING = (
     "and (:since is null or t.host_time_ms >= :since) "
     "and (:until is null or t.host_time_ms < :until) "
     f"and {VISIBLE}"
+)
+
+
+# A record below a session's node is probed like any other; a summary stands for few of them at the
+# levels that search is of use for, and the word index has cut the candidates down before.
+_MATCHING_NODES = (
+    f"with recursive {CTES} "
+    "select d.doc from node_fts cross join node_text as d on d.doc = node_fts.rowid "
+    "join node as n on n.tree = d.tree and n.count = d.count and n.start = d.start "
+    "and n.revision = d.revision "
+    "where node_fts match :match and n.born <= :csn and (n.died is null or n.died > :csn) "
+    "and case when n.tree like 'p:%' "
+    "then n.tree = :shared and n.start + n.count <= :end and :session is null "
+    "else (:session is null or n.tree like 'g:' || :session || ':%') "
+    "and n.count = (select count(*) from record as t "
+    "where t.session_id = substr(n.tree, 3, instr(substr(n.tree, 3), ':') - 1) "
+    "and t.generation = cast(substr(n.tree, 3 + instr(substr(n.tree, 3), ':')) as integer) "
+    f"and t.seq >= n.start and t.seq < n.start + n.count and {VISIBLE}) end"
 )
 
 
@@ -45,6 +64,39 @@ class SqliteSearch:
                 for doc in self._matching(visibility, query, word):
                     matched.pop(doc, None)
         return self._texts(matched)
+
+    def node_hits(self, visibility: Visibility, query: SearchQuery) -> Iterator[NodeHit]:
+        if query.since_ms is not None or query.until_ms is not None:
+            return
+        matched: dict[int, set[str]] = {}
+        for term in dict.fromkeys((*query.terms, *query.phrases)):
+            for doc in self._matching_nodes(visibility, query, term):
+                matched.setdefault(doc, set()).add(term)
+        if matched:
+            for word in dict.fromkeys(query.excluded):
+                for doc in self._matching_nodes(visibility, query, word):
+                    matched.pop(doc, None)
+        for doc, terms in sorted(matched.items()):
+            row = self._sql.one(
+                f"select n.tree, {NODE_COLUMNS} from node_text as t join node as n "
+                "on n.tree = t.tree and n.count = t.count and n.start = t.start "
+                "and n.revision = t.revision where t.doc = ?",
+                (doc,),
+            )
+            if row is not None:
+                node = node_of_row(parse_tree(row[0]), row[1:])
+                yield NodeHit(node=node, matched=frozenset(terms))
+
+    def _matching_nodes(
+        self, visibility: Visibility, query: SearchQuery, term: str
+    ) -> Iterator[int]:
+        values: dict[str, Value] = {
+            **bindings(visibility),
+            "match": quoted(term),
+            "session": query.session_id,
+            "shared": str(ScopeTree(visibility.scope_id)),
+        }
+        return (row[0] for row in self._sql.all(_MATCHING_NODES, values))
 
     def searchable(self, visibility: Visibility) -> int:
         ranges: Ranges = {}

@@ -14,7 +14,7 @@ _PROJECT = "project_id, host, host_key, directory"
 _SCOPE = "scope_id, name, policy_revision, retention_epoch, publications, sessions"
 SESSION_COLUMNS = (
     "session_id, host, host_session, scope_id, number, project_id, generation, title, directory, "
-    "created_ms, updated_ms, parent_host_session, archived, isolated, disabled"
+    "created_ms, updated_ms, parent_host_session, archived, isolated, disabled, observed_ms"
 )
 
 
@@ -91,7 +91,7 @@ class SqliteSessions:
     def put_session(self, session: Session) -> None:
         self._sql.run(
             f"insert into session ({SESSION_COLUMNS}) "
-            "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+            "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
             "on conflict (session_id) do update set host = excluded.host, "
             "host_session = excluded.host_session, scope_id = excluded.scope_id, "
             "number = excluded.number, project_id = excluded.project_id, "
@@ -99,7 +99,8 @@ class SqliteSessions:
             "directory = excluded.directory, created_ms = excluded.created_ms, "
             "updated_ms = excluded.updated_ms, "
             "parent_host_session = excluded.parent_host_session, archived = excluded.archived, "
-            "isolated = excluded.isolated, disabled = excluded.disabled",
+            "isolated = excluded.isolated, disabled = excluded.disabled, "
+            "observed_ms = excluded.observed_ms",
             (
                 session.session_id,
                 session.host,
@@ -116,6 +117,7 @@ class SqliteSessions:
                 int(session.archived),
                 int(session.isolated),
                 session.disabled,
+                session.observed_ms,
             ),
         )
 
@@ -175,6 +177,7 @@ def session_of_row(row: Row) -> Session:
         archived=bool(row[12]),
         isolated=bool(row[13]),
         disabled=row[14],
+        observed_ms=row[15],
     )
 
 

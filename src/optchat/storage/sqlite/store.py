@@ -8,6 +8,7 @@ fails, each unit is run again alone: a unit may be run again by contract.
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import time
@@ -70,6 +71,10 @@ class _Unit(Generic[T]):
         self.future: Future[T] = Future()
         self._deliver: Callable[[], None] = lambda: None
 
+    def is_wanted(self) -> bool:
+        """False when whoever asked has cancelled it before it was begun."""
+        return self.future.running() or self.future.set_running_or_notify_cancel()
+
     def run(self, tx: Tx) -> None:
         result = self.work(tx)
         self._deliver = lambda: self.future.set_result(result)
@@ -120,6 +125,7 @@ class SqliteStore:
         self._idle: queue.LifoQueue[Connection] = queue.LifoQueue()
         self._readers: list[Connection] = []
         self._slots = threading.Semaphore(READERS_MAX)
+        self._truncate_at = TRUNCATE_PAGES
         make_private(path)
         self._writer = Connection(path, readonly=False)
         try:
@@ -186,6 +192,7 @@ class SqliteStore:
 
     def close(self) -> None:
         """Finish what is queued, let readers end, checkpoint and close. Again is a no-op."""
+        self._check_not_nested()
         with self._closing:
             if self._closed:
                 return
@@ -227,8 +234,8 @@ class SqliteStore:
 
     def _read_on(self, connection: Connection, work: Callable[[Tx], T]) -> T:
         sql = Sql(connection)
-        self._inside.unit = True
         connection.begin_read()
+        self._inside.unit = True
         try:
             return work(SqliteTx(sql))
         finally:
@@ -248,37 +255,40 @@ class SqliteStore:
                     return
 
     def _commit_group(self, first: _Unit[Any]) -> _Unit[Any] | _Chore[Any] | None:
-        """Run ``first`` and what waits behind it in one transaction; the item that did not fit."""
-        group: list[_Unit[Any]] = []
-        following: _Unit[Any] | _Chore[Any] | None = first
+        """Run ``first`` and the units behind it in one transaction; the chore that ended it."""
+        group = [first]
+        following: _Unit[Any] | _Chore[Any] | None = None
         deadline = time.monotonic() + GROUP_MS_MAX / 1000
         try:
             self._writer.begin()
-            while isinstance(following, _Unit):
-                group.append(following)
-                self._run_unit(following)
-                following = None
-                if len(group) < GROUP_UNITS_MAX and time.monotonic() < deadline:
-                    try:
-                        following = self._queue.get_nowait()
-                    except queue.Empty:
-                        break
-                else:
+            self._run_unit(first)
+            while len(group) < GROUP_UNITS_MAX and time.monotonic() < deadline:
+                try:
+                    following = self._queue.get_nowait()
+                except queue.Empty:
                     break
+                if isinstance(following, _Chore):
+                    break
+                group.append(following)
+                following = None
+                self._run_unit(group[-1])
             self._writer.commit()
         except OptChatError as error:
-            self._writer.rollback()
-            group = group or [first]
+            self._undo()
             if len(group) == 1:
-                group[0].fail(error)
+                first.fail(error)
             else:
                 for unit in group:
                     self._run_alone(unit)
-            following = None if following is first else following
         for unit in group:
             unit.deliver()
         self._checkpoint_when_long()
         return following
+
+    def _undo(self) -> None:
+        # When even this fails, the transaction is still open and the next begin says so.
+        with contextlib.suppress(OptChatError):
+            self._writer.rollback()
 
     def _run_alone(self, unit: _Unit[Any]) -> None:
         try:
@@ -286,7 +296,7 @@ class SqliteStore:
             self._run_unit(unit)
             self._writer.commit()
         except OptChatError as error:
-            self._writer.rollback()
+            self._undo()
             unit.fail(error)
 
     def _run_unit(self, unit: _Unit[Any]) -> None:
@@ -295,9 +305,11 @@ class SqliteStore:
         Raises:
             StorageError: if the whole transaction is lost.
         """
+        if not unit.is_wanted():
+            return
+        self._writer.run("savepoint unit")
         sql = Sql(self._writer)
         self._inside.unit = True
-        self._writer.run("savepoint unit")
         try:
             tx = SqliteTx(sql)
             self._check_owner(tx)
@@ -323,13 +335,18 @@ class SqliteStore:
         return StorageError("The transaction was lost; nothing of it is kept.")
 
     def _checkpoint_when_long(self) -> None:
-        if self._writer.wal_pages < CHECKPOINT_PAGES:
+        pages = self._writer.wal_pages
+        if pages < CHECKPOINT_PAGES:
             return
-        try:
-            self._writer.checkpoint(truncate=self._writer.wal_pages >= TRUNCATE_PAGES)
-        except OptChatError:
-            # The commit stands whether or not the log could be moved; the next one tries again.
-            return
+        # A commit stands whether or not the log can be moved now.
+        with contextlib.suppress(OptChatError):
+            if pages < self._truncate_at:
+                self._writer.checkpoint(truncate=False)
+            elif self._writer.checkpoint(truncate=True):
+                self._truncate_at = TRUNCATE_PAGES
+            else:
+                # A long read holds it up: not to be waited for again before the log has doubled.
+                self._truncate_at = 2 * pages
 
 
 def _checkpoint_and_close(connection: Connection) -> None:

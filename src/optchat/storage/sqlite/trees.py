@@ -13,8 +13,12 @@ from optchat.core.views import Entry, View
 from optchat.errors import Conflict
 from optchat.refs import Csn, Span
 from optchat.storage.sqlite.connection import Row, Sql
+from optchat.storage.words import searchable
 
 _NODE = "start, count, revision, kind, label, text, input_hash, model, prompt_version, born, died"
+
+NODE_COLUMNS = ", ".join(f"n.{name}" for name in _NODE.split(", "))
+"""The columns of ``node_of_row``, of a node row ``n``."""
 
 
 class SqliteTrees:
@@ -52,7 +56,24 @@ class SqliteTrees:
                 node.died,
             ),
         )
+        if node.kind is NodeKind.SUMMARY:
+            self._index(node)
         return True
+
+    def _index(self, node: Node) -> None:
+        row = self._sql.one(
+            "insert into node_text (tree, start, count, revision, text) values (?, ?, ?, ?, ?) "
+            "returning doc, text",
+            (
+                str(node.tree),
+                node.span.start,
+                node.span.count,
+                node.revision,
+                searchable(node.text),
+            ),
+        )
+        assert row is not None
+        self._sql.run("insert into node_fts (rowid, text) values (?, ?)", (row[0], row[1]))
 
     def node(self, tree: Tree, span: Span, csn: Csn | None = None) -> Node | None:
         if csn is None:
@@ -67,25 +88,32 @@ class SqliteTrees:
                 "and born <= ? and (died is null or died > ?) order by revision desc limit 1",
                 (str(tree), span.count, span.start, csn, csn),
             )
-        return None if row is None else _node(tree, row)
+        return None if row is None else node_of_row(tree, row)
 
     def node_revision(self, tree: Tree, span: Span, revision: int) -> Node | None:
         row = self._sql.one(
             f"select {_NODE} from node where tree = ? and count = ? and start = ? and revision = ?",
             (str(tree), span.count, span.start, revision),
         )
-        return None if row is None else _node(tree, row)
+        return None if row is None else node_of_row(tree, row)
+
+    def last_revision(self, tree: Tree, span: Span) -> int:
+        row = self._sql.one(
+            "select max(revision) from node where tree = ? and count = ? and start = ?",
+            (str(tree), span.count, span.start),
+        )
+        return 0 if row is None or row[0] is None else int(row[0])
 
     def nodes_in(self, tree: Tree, spans: Sequence[tuple[Span, int]]) -> tuple[Node | None, ...]:
         asked = [(span.start, span.count, revision) for span, revision in spans]
         rows = self._sql.all(
-            f"select {', '.join('n.' + name for name in _NODE.split(', '))} "
+            f"select {NODE_COLUMNS} "
             "from json_each(?) as asked cross join node as n on n.tree = ? "
             "and n.count = asked.value ->> 1 and n.start = asked.value ->> 0 "
             "and n.revision = asked.value ->> 2",
             (msgspec.json.encode(asked).decode(), str(tree)),
         )
-        found = {(row[0], row[1], row[2]): _node(tree, row) for row in rows}
+        found = {(row[0], row[1], row[2]): node_of_row(tree, row) for row in rows}
         return tuple(found.get(key) for key in asked)
 
     def leaves_from(self, tree: Tree, start: int, limit: int) -> tuple[Node, ...]:
@@ -95,7 +123,7 @@ class SqliteTrees:
             (str(tree), start, max(limit, 0)),
         )
         contiguous = [row for at, row in enumerate(rows) if row[0] == start + at]
-        return tuple(_node(tree, row) for row in contiguous)
+        return tuple(node_of_row(tree, row) for row in contiguous)
 
     def retire_node(self, tree: Tree, span: Span, csn: Csn) -> None:
         self._sql.run(
@@ -152,7 +180,7 @@ class SqliteTrees:
 _decode_entries = msgspec.json.Decoder(list[tuple[int, int, int, int, int]]).decode
 
 
-def _node(tree: Tree, row: Row) -> Node:
+def node_of_row(tree: Tree, row: Row) -> Node:
     return Node(
         tree=tree,
         span=Span(row[0], row[1]),

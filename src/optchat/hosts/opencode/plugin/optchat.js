@@ -12,6 +12,9 @@ var Failure = class extends Error {
 function unreachable(message) {
   return new Failure({ code: "unreachable", message, hint: "optchat serve", retryable: true });
 }
+function late(message) {
+  return new Failure({ code: "timeout", message, hint: "optchat status", retryable: true });
+}
 function describe(thrown) {
   if (thrown instanceof Failure) return thrown.info;
   const message = thrown instanceof Error ? thrown.message : String(thrown);
@@ -131,7 +134,7 @@ async function data(answer) {
 }
 
 // plugins/opencode/src/connection.ts
-import { execFile } from "node:child_process";
+import { spawn } from "node:child_process";
 import { Agent, request as httpRequest } from "node:http";
 
 // plugins/opencode/src/wire.gen.ts
@@ -142,7 +145,8 @@ var PROTOCOL_HEADER = "x-optchat-protocol";
 var STARTING = "the coordinator is still starting";
 var ENSURE_TIMEOUT_MS = 2e4;
 var BACKOFF_MS = { first: 500, most: 3e4 };
-var GONE = /* @__PURE__ */ new Set(["ECONNREFUSED", "ENOENT", "ECONNRESET", "EPIPE", "ConnectionRefused"]);
+var DROPPED = /* @__PURE__ */ new Set(["ECONNRESET", "EPIPE"]);
+var ATTEMPTS = 3;
 var Connection = class {
   #command;
   #agent = new Agent({ keepAlive: true, maxSockets: 8 });
@@ -196,26 +200,44 @@ var Connection = class {
         throw refused(status, answer);
       } catch (thrown) {
         if (thrown instanceof Failure) throw thrown;
-        const { code, message } = thrown;
-        if (attempt >= 3 || !GONE.has(code ?? "")) throw unreachable(message || String(code));
-        if (code !== "ECONNRESET" && code !== "EPIPE") this.#forget(socket);
+        const { code = "" } = thrown;
+        if (!DROPPED.has(code)) this.#forget(socket);
+        if (attempt === ATTEMPTS) throw unreachable(`nothing answers on ${socket}`);
       }
     }
   }
   #forget(socket) {
     if (this.#socket === socket) this.#socket = void 0;
   }
+  // Not waited for to its end: what it started may have kept its output open.
   #start() {
     const [program = "optchat", ...rest] = this.#command;
-    const line = [program, ...rest, "ensure", "--json"].join(" ");
+    const words = [...rest, "ensure", "--json"];
     return new Promise((resolve, reject) => {
-      const options = { timeout: ENSURE_TIMEOUT_MS, encoding: "utf8" };
-      execFile(program, [...rest, "ensure", "--json"], options, (error, stdout, stderr) => {
-        const socket = error ? void 0 : readSocket(stdout);
-        if (socket !== void 0) return resolve(socket);
-        const said = stderr.trim().split("\n").at(-1) || error?.message || "it named no socket";
-        reject(unreachable(`\`${line}\` failed: ${said}`));
-      }).stdin?.end();
+      const child = spawn(program, words, { stdio: ["ignore", "pipe", "pipe"] });
+      let out = "";
+      let said = "";
+      const fail = (why) => {
+        clearTimeout(timer);
+        reject(unreachable(`\`${[program, ...words].join(" ")}\` failed: ${why}`));
+      };
+      const timer = setTimeout(() => {
+        child.kill();
+        fail("it took too long");
+      }, ENSURE_TIMEOUT_MS);
+      timer.unref();
+      child.stderr.on("data", (chunk) => {
+        said = (said + chunk).slice(-2e3);
+      });
+      child.stdout.on("data", (chunk) => {
+        out += chunk;
+        const socket = readSocket(out);
+        if (socket === void 0) return;
+        clearTimeout(timer);
+        resolve(socket);
+      });
+      child.on("error", (error) => fail(error.message));
+      child.on("close", () => fail(said.trim().split("\n").at(-1) || "it named no socket"));
     });
   }
   #post(socketPath, path, text, deadline, signal) {
@@ -238,7 +260,7 @@ var Connection = class {
         });
       });
       const leave = (message) => {
-        fail(unreachable(message));
+        fail(late(message));
         call.destroy();
       };
       const aborted = () => leave("the call was aborted");
@@ -258,13 +280,15 @@ var Connection = class {
     });
   }
 };
-function readSocket(stdout) {
-  try {
-    const { socket } = JSON.parse(stdout.trim().split("\n").at(-1) ?? "");
-    return typeof socket === "string" ? socket : void 0;
-  } catch {
-    return void 0;
+function readSocket(output) {
+  for (const line of output.split("\n").slice(0, -1)) {
+    try {
+      const { socket } = JSON.parse(line);
+      if (typeof socket === "string") return socket;
+    } catch {
+    }
   }
+  return void 0;
 }
 function refused(status, answer) {
   try {
@@ -273,10 +297,10 @@ function refused(status, answer) {
     return unreachable(`the coordinator answered with status ${status}`);
   }
 }
-async function within(promise, deadline, late) {
+async function within(promise, deadline, what) {
   let timer;
   const bound = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(unreachable(late)), Math.max(1, deadline - Date.now()));
+    timer = setTimeout(() => reject(late(what)), Math.max(1, deadline - Date.now()));
   });
   try {
     return await Promise.race([promise, bound]);
@@ -301,6 +325,8 @@ var SessionState = class {
   /** Where it was forked from; undefined until that was looked for. */
   forkOf;
   outgoing;
+  /** What the coordinator was told last; saying the same again would change nothing. */
+  told = "";
   /** Until when this session's requests go out as they are, after a failure that took its time. */
   quietUntil = 0;
   /** The synchronisation that runs, and the one that waits for it. */
@@ -435,7 +461,7 @@ function mapMessages(messages, watched) {
     };
     if (info.role === "user") mapped.opens = watched.opens.get(info.id) ?? null;
     else if (role === "assistant" && mapped.final)
-      mapped.terminal = terminal(info, continues(messages, index));
+      mapped.terminal = terminal(info, message.parts, continues(messages, index));
     return mapped;
   });
 }
@@ -477,10 +503,12 @@ function continues(messages, index) {
   const next = messages[index + 1]?.parts.find((part) => part.type === "compaction");
   return next?.overflow === true;
 }
-function terminal(info, continued) {
+function terminal(info, parts, continued) {
   if (info.error) return info.error.name === "MessageAbortedError" ? "interrupted" : "failed";
-  if (info.finish === void 0) return continued ? null : "interrupted";
-  return info.finish === "tool-calls" || info.finish === "unknown" ? null : "completed";
+  if (info.finish === "tool-calls" || info.finish === "unknown" || continued) return null;
+  if (info.finish !== void 0) return "completed";
+  const command = parts.length > 0 && parts.every((part) => part.type === "tool");
+  return command ? "completed" : "interrupted";
 }
 function mapPart(part) {
   switch (part.type) {
@@ -684,7 +712,8 @@ function isCopy({ info }, original) {
 }
 
 // plugins/opencode/src/outgoing.ts
-var QUIET_MS = 15e3;
+var SLOW_MS = 1e3;
+var QUIET_MS = 5e3;
 var Requests = class {
   #host;
   #connection;
@@ -713,9 +742,10 @@ var Requests = class {
     state.active = true;
     for (const { info } of messages) if (info.role === "user") state.loaded.add(info.id);
     if (Date.now() < state.quietUntil) return;
+    const begun = Date.now();
     try {
       await this.#connection.ready(this.#options.startTimeoutMs, this.#options.assembleTimeoutMs);
-      if (!state.sealed.has(user.id)) await this.#sync.now(id);
+      if (!state.sealed.has(user.id)) await this.#admit(id);
       const { request, outgoing } = await this.#describe(state, session, user, messages);
       const answer = await this.#connection.ask(
         "/v1/assemble",
@@ -725,14 +755,15 @@ var Requests = class {
       this.#apply(answer, outgoing, messages);
       state.outgoing = outgoing;
     } catch (thrown) {
-      state.quietUntil = Date.now() + QUIET_MS;
+      const now = Date.now();
+      if (now - begun > SLOW_MS) state.quietUntil = now + QUIET_MS;
       sayFailure(this.#host, thrown);
     }
   }
   /** Put the base behind the host's instructions, once these show that it is a main request. */
   async system(id, system) {
     const outgoing = sessionState(id).outgoing;
-    if (!outgoing || !isMain(system)) return;
+    if (!outgoing || !await this.#isMain(system)) return;
     const seen = measure(system.join("\n"));
     const { agent, model } = outgoing;
     learnSystem(
@@ -755,6 +786,11 @@ var Requests = class {
     if (!outgoing.base || outgoing.delivered) return;
     const message = "the host's instructions were not recognised, so that memory found no place";
     throw new Stop({ code: "plugin", message, hint: "optchat doctor", retryable: false });
+  }
+  // A pass that is under way is waited for as well, and the bound is for both.
+  async #admit(id) {
+    const deadline = Date.now() + this.#options.syncTimeoutMs;
+    await within(this.#sync.now(id), deadline, "the coordinator did not take the message in time");
   }
   async #describe(state, session, user, messages) {
     const { providerID, modelID } = user.model;
@@ -803,6 +839,13 @@ var Requests = class {
       outgoing.stop = answer.error ?? { ...unknown, retryable: true };
     }
   }
+  // The title's request passes the same hook, at any time, and nothing but its text tells. A main
+  // request describes the environment, unless another plugin has taken that out.
+  async #isMain([first = ""]) {
+    if (first.includes("\n<env>\n")) return true;
+    const title = await this.#host.agent("title");
+    return !title?.prompt || !first.startsWith(title.prompt);
+  }
   async #check(outgoing) {
     const { session, model, agent, overhead } = outgoing;
     const body = { session, model, agent, overhead };
@@ -817,9 +860,6 @@ var Requests = class {
     }
   }
 };
-function isMain(system) {
-  return system[0]?.includes("\n<env>\n") === true;
-}
 function usageOf(messages) {
   for (const { info } of messages.toReversed()) {
     if (info.role !== "assistant" || info.summary) continue;
@@ -898,6 +938,9 @@ var Sync = class {
     return !await this.#host.busy(id);
   }
   async #send(request, state) {
+    const telling = fingerprint(request);
+    if (telling === state.told) return;
+    state.told = "";
     const { messages } = request;
     let wanted = new Set(
       messages.filter((m) => m.final && state.sealed.get(m.id) !== m.digest).map((m) => m.id)
@@ -912,6 +955,7 @@ var Sync = class {
       if (answer.disabled) {
         say(this.#host, "warn", `disabled ${request.session.id}`, answer.disabled);
       }
+      if (need.size === 0) state.told = telling;
       if (need.size === 0 || need.size >= before) break;
       wanted = need;
     }
@@ -919,6 +963,10 @@ var Sync = class {
     for (const id of state.sealed.keys()) if (!members.has(id)) state.sealed.delete(id);
   }
 };
+function fingerprint({ session, messages, idle }) {
+  const members = messages.map(({ parts, ...member }) => member);
+  return JSON.stringify([{ ...session, updated_ms: 0 }, members, idle]);
+}
 function withContent(messages, wanted) {
   let left = CONTENT_CHARS;
   return messages.map((message) => {

@@ -1,0 +1,1 @@
+"""Benchmarks: one module each, with ``run() -> {"figures": …, "baseline": …}``."""

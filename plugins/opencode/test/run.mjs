@@ -1,0 +1,28 @@
+// Bundle the tests, as the plugin itself is bundled, and run them with Node's own runner.
+import { spawnSync } from "node:child_process";
+import { readdirSync, rmSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { buildSync } from "esbuild";
+
+const here = dirname(fileURLToPath(import.meta.url));
+const out = join(here, "../../../.cache/plugin-test");
+const names = readdirSync(here).filter((name) => name.endsWith(".test.ts"));
+
+rmSync(out, { recursive: true, force: true });
+buildSync({
+  entryPoints: names.map((name) => join(here, name)),
+  bundle: true,
+  format: "esm",
+  platform: "node",
+  target: "es2022",
+  outdir: out,
+  outExtension: { ".js": ".mjs" },
+  sourcemap: "inline",
+  logLevel: "warning",
+});
+const files = names.map((name) => join(out, name.replace(/\.ts$/, ".mjs")));
+const run = spawnSync(process.execPath, ["--enable-source-maps", "--test", ...files], {
+  stdio: "inherit",
+});
+process.exit(run.status ?? 1);

@@ -1,0 +1,215 @@
+/** A coordinator of a few lines on a Unix socket, a host's client, and a plugin between the two. */
+import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createServer, type Server } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Hooks, PluginInput } from "@opencode-ai/plugin";
+import type { HostMessage, HostSession } from "../src/host.ts";
+import { server } from "../src/plugin.ts";
+import { shared } from "../src/state.ts";
+import type * as wire from "../src/wire.gen.ts";
+import { SESSION } from "./transcript.ts";
+
+export const NATIVE: wire.AssembleResponse = {
+  state: "native",
+  base: "",
+  placement: "system",
+  keep_from: null,
+  news: [],
+  notice: null,
+  error: null,
+  turn: null,
+  estimated_tokens: 0,
+  limit_tokens: 0,
+};
+
+type Answers = { [Path in keyof wire.Routes]?: (body: wire.Routes[Path]["request"]) => unknown };
+
+export class Coordinator {
+  readonly folder = mkdtempSync(join(tmpdir(), "optchat-"));
+  readonly socket = join(this.folder, "socket");
+  readonly ensure = join(this.folder, "ensure");
+  readonly requests: { path: string; body: unknown; protocol: unknown }[] = [];
+  /** Digests that are held, by message: what a store would answer from. */
+  readonly held = new Map<string, string>();
+  answers: Answers = {};
+  /** An answer that is not a success, for every request. */
+  failure: { status: number; body: unknown } | undefined;
+  #server: Server | undefined;
+
+  constructor() {
+    const line = JSON.stringify({ socket: this.socket, version: "0", protocol: 1, epoch: 1 });
+    this.writeEnsure(`echo run >> ${this.folder}/runs\necho '${line}'`);
+  }
+
+  writeEnsure(script: string): void {
+    writeFileSync(this.ensure, `#!/bin/sh\n${script}\n`);
+    chmodSync(this.ensure, 0o755);
+  }
+
+  get runs(): number {
+    try {
+      return readFileSync(join(this.folder, "runs"), "utf8").split("\n").length - 1;
+    } catch {
+      return 0;
+    }
+  }
+
+  async start(): Promise<this> {
+    this.#server = createServer((request, response) => {
+      const chunks: Buffer[] = [];
+      request.on("data", (chunk: Buffer) => chunks.push(chunk));
+      request.on("end", async () => {
+        const body: unknown = JSON.parse(Buffer.concat(chunks).toString());
+        const path = request.url ?? "";
+        this.requests.push({ path, body, protocol: request.headers["x-optchat-protocol"] });
+        const given = this.failure ?? { status: 200, body: await this.#answer(path, body) };
+        response.writeHead(given.status, { "content-type": "application/json" });
+        response.end(JSON.stringify(given.body));
+      });
+    });
+    await new Promise<void>((resolve) => this.#server?.listen(this.socket, resolve));
+    return this;
+  }
+
+  async stop(): Promise<void> {
+    const closing = new Promise((resolve) => this.#server?.close(resolve));
+    this.#server?.closeAllConnections();
+    await closing;
+    rmSync(this.socket, { force: true });
+  }
+
+  of<Path extends keyof wire.Routes>(path: Path): wire.Routes[Path]["request"][] {
+    const bodies = this.requests.filter((request) => request.path === path);
+    return bodies.map(({ body }) => body as wire.Routes[Path]["request"]);
+  }
+
+  async #answer(path: string, body: unknown): Promise<unknown> {
+    const scripted = this.answers[path as keyof wire.Routes];
+    if (scripted) return await scripted(body as never);
+    if (path === "/v1/assemble") return NATIVE;
+    if (path === "/v1/check") return { error: null, estimated_tokens: 0, limit_tokens: 0 };
+    const need: string[] = [];
+    for (const { id, digest, final, parts } of (body as wire.SyncRequest).messages) {
+      if (!final) continue;
+      if (parts) this.held.set(id, digest);
+      else if (this.held.get(id) !== digest) need.push(id);
+    }
+    return {
+      session: "s1",
+      generation: 0,
+      need,
+      records: 0,
+      sealed: 0,
+      turn: null,
+      disabled: null,
+    };
+  }
+}
+
+export class FakeHost {
+  messages: HostMessage[] = [];
+  busy = true;
+  sessions: HostSession[] = [session(SESSION)];
+  others = new Map<string, HostMessage[]>();
+  agents: object[] = [
+    { name: "build", permission: [{ permission: "*", pattern: "*", action: "allow" }] },
+    {
+      name: "small",
+      prompt: "Be brief.",
+      permission: [{ permission: "*", pattern: "*", action: "deny" }],
+    },
+    { name: "title", prompt: "You are a title generator." },
+  ];
+  servers: Record<string, { status: string }> = {};
+  said: { level: string; message: string }[] = [];
+
+  readonly input = {
+    directory: "/project",
+    worktree: "/project",
+    project: { id: "prj_1", worktree: "/project" },
+    client: this.#client(),
+  } as unknown as PluginInput;
+
+  #client(): object {
+    const ok = (data: unknown) => Promise.resolve({ data });
+    const model = { limit: { context: 200_000, output: 8_192 } };
+    return {
+      session: {
+        get: ({ path }: { path: { id: string } }) => {
+          const found = this.sessions.find(({ id }) => id === path.id);
+          return found ? ok(found) : Promise.resolve({ error: { name: "NotFoundError" } });
+        },
+        list: () => ok(this.sessions),
+        status: () => ok(this.busy ? { [SESSION]: { type: "busy" } } : {}),
+        messages: ({ path }: { path: { id: string } }) =>
+          ok(structuredClone(this.others.get(path.id) ?? this.messages)),
+      },
+      config: {
+        providers: () => ok({ providers: [{ id: "fake", models: { "big-200k": model } }] }),
+      },
+      app: {
+        agents: () => ok(this.agents),
+        log: ({ body }: { body: { level: string; message: string } }) => {
+          this.said.push(body);
+          return ok(true);
+        },
+      },
+      tool: { list: () => ok([{ id: "bash", description: "Run it", parameters: {} }]) },
+      mcp: { status: () => ok(this.servers) },
+      tui: { showToast: () => ok(true) },
+    };
+  }
+}
+
+export function session(id: string, fields: Partial<HostSession> = {}): HostSession {
+  const time = { created: 1_700_000_000_000, updated: 1_800_000_000_000 };
+  return { id, projectID: "prj_1", directory: "/project", title: "A title", time, ...fields };
+}
+
+export interface Stage {
+  coordinator: Coordinator;
+  host: FakeHost;
+  hooks: Required<Pick<Hooks, "event" | "tool" | "dispose" | "chat.message">> & Hooks;
+  /** Run the hooks of one model call over these messages; returns what would be sent. */
+  call(
+    messages: HostMessage[],
+    agent?: string,
+  ): Promise<{ system: string[]; messages: HostMessage[] }>;
+}
+
+export const ENVIRONMENT = "Instructions.\nYou are powered by a model.\n<env>\n  …\n</env>";
+
+/** A plugin in a process of its own, as far as it can tell. */
+export async function stage(options: Record<string, unknown> = {}): Promise<Stage> {
+  const { connections, sessions, said, systems } = shared();
+  for (const kept of [connections, sessions, said, systems]) kept.clear();
+  const coordinator = await new Coordinator().start();
+  const host = new FakeHost();
+  const given = { command: [coordinator.ensure], ...options };
+  const hooks = (await server(host.input, given)) as Stage["hooks"];
+  const model = { id: "big-200k", providerID: "fake" };
+  return {
+    coordinator,
+    host,
+    hooks,
+    async call(messages, agent = "build") {
+      const system = [ENVIRONMENT];
+      const id = messages[0]?.info.sessionID ?? SESSION;
+      await hooks["experimental.chat.messages.transform"]?.({}, { messages } as never);
+      await hooks["experimental.chat.system.transform"]?.({ sessionID: id, model } as never, {
+        system,
+      });
+      await hooks["chat.params"]?.({ sessionID: id, agent, model } as never, {} as never);
+      return { system, messages };
+    },
+  };
+}
+
+/** Wait for something that happens in the background. */
+export async function until(condition: () => boolean): Promise<void> {
+  for (let waited = 0; !condition(); waited += 5) {
+    if (waited > 5_000) throw new Error("it did not happen in five seconds");
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}

@@ -1,0 +1,154 @@
+"""When a history is no longer an append: new generations, and retiring what they supersede (§12)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from optchat.core.publications import Publication
+from optchat.core.records import Generation, HostMessage, Session, Turn
+from optchat.core.tree import Node, NodeKind, ScopeTree, SessionTree, ancestors
+from optchat.core.views import Entry, View, replaced
+from optchat.engine.deps import Deps
+from optchat.engine.nodes import RETIRED_LABEL, RETIRED_TEXT, Forest, digest, enqueue_node
+from optchat.engine.sessions import lineage, own_lineage, require_scope
+from optchat.refs import Csn, ScopeId, Span, TurnId
+from optchat.storage.ports import Tx
+
+
+def branch(
+    tx: Tx, deps: Deps, session: Session, stored: Sequence[HostMessage], position: int
+) -> Session:
+    """Begin a generation that keeps the messages before ``position`` and none after.
+
+    What is kept is the base's: no record, node or summary of it is made again. A turn that is cut in
+    the middle goes on as an open turn of the new generation. Publications of superseded ranges are
+    retired; snapshots that are pinned already keep seeing them until their turn ends.
+    """
+    history = own_lineage(tx, session)
+    kept = stored[position].start_seq if position < len(stored) else history.length
+    number = session.generation + 1
+    tx.sessions.put_generation(
+        Generation(
+            session_id=session.session_id,
+            number=number,
+            base=SessionTree(session.session_id, session.generation),
+            inherited=kept,
+            length=kept,
+        )
+    )
+    moved = replace(session, generation=number)
+    tx.sessions.put_session(moved)
+    tx.records.truncate_messages(session.session_id, position)
+    superseded = [t for t in tx.records.turns(session.session_id) if not is_current(tx, moved, t)]
+    published = [tx.publications.of_turn(t.turn_id) for t in superseded]
+    retire(tx, deps, session.scope_id, [p for p in published if p is not None])
+    _reopen(tx, deps, moved, stored[:position], superseded, kept)
+    return moved
+
+
+def is_current(tx: Tx, session: Session, turn: Turn) -> bool:
+    """Whether a turn's records are still those of the session's history as it is now."""
+    end = turn.end_seq_exclusive
+    if end is None:
+        return turn.generation == session.generation
+    now = own_lineage(tx, session).owners(turn.start_seq, end)
+    then = lineage(tx, SessionTree(turn.session_id, turn.generation)).owners(turn.start_seq, end)
+    return now == then
+
+
+def _reopen(
+    tx: Tx,
+    deps: Deps,
+    session: Session,
+    kept_messages: Sequence[HostMessage],
+    superseded: Sequence[Turn],
+    kept: int,
+) -> None:
+    """Let the turn that the cut went through continue in the new generation."""
+    if not kept_messages:
+        return
+    last = kept_messages[-1].turn_id
+    cut = next((t for t in superseded if t.turn_id == last and t.start_seq < kept), None)
+    if cut is None:
+        return
+    turn = Turn(
+        turn_id=TurnId(deps.ids.new_id()),
+        session_id=session.session_id,
+        generation=session.generation,
+        key=cut.key,
+        start_seq=cut.start_seq,
+        opened_ms=cut.opened_ms,
+    )
+    tx.records.put_turn(turn)
+    for message in kept_messages:
+        if message.turn_id == last:
+            tx.records.put_message(replace(message, turn_id=turn.turn_id))
+
+
+def retire(tx: Tx, deps: Deps, scope_id: ScopeId, publications: Sequence[Publication]) -> None:
+    """Take publications out of every later snapshot (§12).
+
+    A number stays taken: its leaf becomes a contentless tombstone, its ancestors are made again from
+    what is left, and meanwhile the view shows the finer nodes below them.
+    """
+    if not publications:
+        return
+    scope = require_scope(tx, scope_id)
+    tree = ScopeTree(scope_id)
+    csn = tx.meta.next_csn()
+    stale: set[Span] = set()
+    for publication in publications:
+        leaf = Span(publication.seq, 1)
+        tx.publications.retire(scope_id, publication.seq, csn)
+        _bury(tx, tree, leaf, csn)
+        stale.update(ancestors(leaf, scope.publications))
+    forest = Forest(tx, tree)
+    for span in sorted(stale, key=lambda s: s.count):
+        revision = tx.trees.last_revision(tree, span)
+        tx.trees.retire_node(tree, span, csn)
+        waits = tuple((tree, child) for child in span.children if forest.node(child) is None)
+        enqueue_node(tx, deps, tree, span, None, scope_id, waits_for=waits, revision=revision + 1)
+    gone = {Span(p.seq, 1) for p in publications} | stale
+    view = tx.trees.view(tree)
+    finer = _without(view, gone, Forest(tx, tree))
+    if finer is not view:
+        tx.trees.put_view(tree, finer, csn)
+
+
+def _bury(tx: Tx, tree: ScopeTree, leaf: Span, csn: Csn) -> None:
+    revision = tx.trees.last_revision(tree, leaf)
+    tx.trees.retire_node(tree, leaf, csn)
+    tx.trees.put_node(
+        Node(
+            tree=tree,
+            span=leaf,
+            revision=revision + 1,
+            kind=NodeKind.FALLBACK,
+            label=RETIRED_LABEL,
+            text=RETIRED_TEXT,
+            input_hash=digest(RETIRED_LABEL, str(leaf)),
+            model="none",
+            prompt_version="none",
+            born=csn,
+        )
+    )
+
+
+def _without(view: View, gone: set[Span], forest: Forest) -> View:
+    """The view with finer nodes in the place of those that are gone; one revision further."""
+    current = view
+    for entry in view.entries:
+        if entry.span not in gone:
+            continue
+        finer: list[Entry] = []
+        pending = [entry.span]
+        while pending:
+            span = pending.pop()
+            found = forest.entry(span)
+            if found is not None:
+                finer.append(found)
+            else:
+                pending += reversed(span.children)
+        current = replaced(current, entry.span, finer)
+    return current if current is view else replace(current, revision=view.revision + 1)

@@ -1,0 +1,80 @@
+"""I1: payloads are exact, paged, and never invented (§3, §10)."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+
+import pytest
+
+from optchat.errors import BadInput, IntegrityError
+from optchat.limits import BLOB_CHUNK_BYTES, PAYLOAD_BYTES_MAX
+from optchat.refs import BlobHash
+
+SIZES = (0, 1, BLOB_CHUNK_BYTES - 1, BLOB_CHUNK_BYTES, BLOB_CHUNK_BYTES + 1, 3 * BLOB_CHUNK_BYTES)
+
+
+def payload_of(size: int, *, random_bytes: bool) -> bytes:
+    return random.Random(size).randbytes(size) if random_bytes else (b"words " * size)[:size]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("random_bytes", [False, True])
+def test_a_payload_comes_back_exactly(world, size, random_bytes):
+    payload = payload_of(size, random_bytes=random_bytes)
+    blob = world.write(lambda tx: tx.blobs.put(payload))
+    assert blob == hashlib.sha256(payload).hexdigest()
+    assert world.read(lambda tx: tx.blobs.size(blob)) == size
+    assert world.read(lambda tx: tx.blobs.read(blob, 0, size + 10)) == payload
+    chunks = world.read(lambda tx: list(tx.blobs.chunks(blob)))
+    assert b"".join(chunks) == payload
+    assert all(len(chunk) == BLOB_CHUNK_BYTES for chunk in chunks[:-1])
+    world.read(lambda tx: tx.blobs.verify(blob))
+
+
+def test_a_page_is_exactly_its_bytes_across_chunks(world):
+    payload = payload_of(3 * BLOB_CHUNK_BYTES + 100, random_bytes=True)
+    blob = world.write(lambda tx: tx.blobs.put(payload))
+    at = BLOB_CHUNK_BYTES
+    for start, count in (
+        (0, 0),
+        (0, 5),
+        (at - 3, 6),
+        (at, at),
+        (3 * at, 500),
+        (at - 1, 2 * at + 2),
+    ):
+        page = world.read(lambda tx, s=start, c=count: tx.blobs.read(blob, s, c))
+        assert page == payload[start : start + count]
+    assert world.read(lambda tx: tx.blobs.read(blob, len(payload), 5)) == b""
+    assert world.read(lambda tx: tx.blobs.read(blob, len(payload) + 99, 5)) == b""
+
+
+def test_the_same_payload_is_kept_once(world):
+    first = world.write(lambda tx: tx.blobs.put(b"same"))
+    assert world.write(lambda tx: tx.blobs.put(b"same")) == first
+
+
+def test_a_missing_payload_is_an_integrity_error(world):
+    missing = BlobHash("0" * 64)
+    for read in (
+        lambda tx: tx.blobs.size(missing),
+        lambda tx: tx.blobs.read(missing, 0, 1),
+        lambda tx: list(tx.blobs.chunks(missing)),
+        lambda tx: tx.blobs.verify(missing),
+    ):
+        with pytest.raises(IntegrityError):
+            world.read(read)
+
+
+def test_a_range_below_zero_is_refused(world):
+    blob = world.write(lambda tx: tx.blobs.put(b"payload"))
+    for start, count in ((-1, 1), (0, -1)):
+        with pytest.raises(BadInput):
+            world.read(lambda tx, s=start, c=count: tx.blobs.read(blob, s, c))
+
+
+def test_a_payload_over_the_bound_is_refused_and_not_clipped(world):
+    """I10."""
+    with pytest.raises(BadInput):
+        world.write(lambda tx: tx.blobs.put(bytes(PAYLOAD_BYTES_MAX + 1)))

@@ -1,0 +1,165 @@
+"""Publications are numbered once and without gaps; folds and shared bases (§5, §9)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from optchat.core.publications import CoverPart
+from optchat.core.records import Fold, Outcome, Pin
+from optchat.core.tree import SessionTree, cover
+from optchat.errors import Conflict
+from optchat.refs import Csn, FoldId, ScopeId, SessionId, TurnId
+from optchat.storage.ports import SharedBase
+
+A = SessionTree(SessionId("a"), 0)
+B = SessionTree(SessionId("b"), 2)
+
+
+def append(world, publication) -> bool:
+    return world.write(lambda tx: tx.publications.append(publication))
+
+
+def test_a_publication_comes_back_whole_with_its_cover_in_order(world):
+    world.scope()
+    parts = (CoverPart(B, cover(3, 4)[0]), *(CoverPart(A, span) for span in cover(4, 11)))
+    made = world.a_publication(
+        A, 0, start_seq=3, end_seq_exclusive=11, outcome=Outcome.FAILED, cover=parts
+    )
+    assert append(world, made)
+    assert world.read(lambda tx: tx.publications.publication(world.scope_id, 0)) == made
+    assert world.read(lambda tx: tx.publications.publication(world.scope_id, 1)) is None
+    assert world.read(lambda tx: tx.publications.publication(ScopeId("x"), 0)) is None
+
+
+def test_numbers_follow_each_other_and_the_scope_counts_them(world):
+    world.scope()
+    assert append(world, world.a_publication(A, 0))
+    assert append(world, world.a_publication(A, 1))
+    for wrong in (0, 1, 3):
+        with pytest.raises(Conflict):
+            append(world, world.a_publication(A, wrong))
+    scope = world.read(lambda tx: tx.sessions.scope(world.scope_id))
+    assert scope is not None
+    assert scope.publications == 2
+
+
+def test_each_scope_numbers_for_itself(world):
+    other = ScopeId("project:other")
+    world.scope()
+    world.scope(other)
+    assert append(world, world.a_publication(A, 0))
+    assert append(world, world.a_publication(B, 0, scope_id=other))
+
+
+def test_a_publication_of_an_unknown_scope_is_a_conflict(world):
+    with pytest.raises(Conflict):
+        append(world, world.a_publication(A, 0))
+
+
+def test_a_turn_is_published_once_whatever_number_the_replay_has(world):
+    """I5."""
+    world.scope()
+    made = world.a_publication(A, 0)
+    assert append(world, made)
+    assert not append(world, made)
+    assert not append(world, replace(made, seq=1, published_ms=99))
+    world.write(lambda tx: tx.publications.retire(world.scope_id, 0, Csn(9)))
+    assert not append(world, replace(made, seq=1))
+    scope = world.read(lambda tx: tx.sessions.scope(world.scope_id))
+    assert scope is not None
+    assert scope.publications == 1
+
+
+def test_the_same_turn_in_another_generation_is_another_publication(world):
+    world.scope()
+    made = world.a_publication(A, 0)
+    assert append(world, made)
+    assert append(world, replace(made, seq=1, generation=1))
+
+
+def test_of_turn_gives_the_live_one(world):
+    world.scope()
+    made = world.a_publication(A, 0, turn_id=TurnId("t"))
+    append(world, made)
+    assert world.read(lambda tx: tx.publications.of_turn(TurnId("t"))) == made
+    later = replace(made, seq=1, generation=1, born=Csn(4))
+    append(world, later)
+    assert world.read(lambda tx: tx.publications.of_turn(TurnId("t"))) == later
+    world.write(lambda tx: tx.publications.retire(world.scope_id, 1, Csn(5)))
+    assert world.read(lambda tx: tx.publications.of_turn(TurnId("t"))) == made
+    assert world.read(lambda tx: tx.publications.of_turn(TurnId("u"))) is None
+
+
+def test_a_range_includes_the_retired(world):
+    world.scope()
+    made = [world.a_publication(A, n) for n in range(4)]
+    for publication in made:
+        append(world, publication)
+    world.write(lambda tx: tx.publications.retire(world.scope_id, 2, Csn(7)))
+    found = world.read(lambda tx: tx.publications.range(world.scope_id, 1, 4))
+    assert found == (made[1], replace(made[2], died=Csn(7)), made[3])
+
+
+def test_retiring_again_or_what_is_not_there_changes_nothing(world):
+    world.scope()
+    append(world, world.a_publication(A, 0))
+    for seq, csn in ((0, 7), (0, 8), (5, 9)):
+        world.write(lambda tx, s=seq, c=csn: tx.publications.retire(world.scope_id, s, Csn(c)))
+    found = world.read(lambda tx: tx.publications.publication(world.scope_id, 0))
+    assert found is not None
+    assert found.died == 7
+
+
+def test_a_fold_comes_back_whole_and_is_replaced(world):
+    pin = Pin(
+        scope_id=world.scope_id,
+        csn=1,
+        publication_end=2,
+        policy_revision=3,
+        retention_epoch=4,
+        own_generation=0,
+        own_end=6,
+    )
+    fold = Fold(
+        fold_id=FoldId("f"),
+        session_id=SessionId("a"),
+        generation=0,
+        pin=pin,
+        boundary=5,
+        first_turn_key="m5",
+        publication_end=2,
+        shared_text="<shared>\n",
+        own_text="<own>\n",
+        window="200000/8000",
+        cause="tail",
+        made_ms=7,
+        refs=("pub:0+2", "s1:0:0+4"),
+    )
+    world.write(lambda tx: tx.publications.put_fold(fold))
+    assert world.read(lambda tx: tx.publications.fold(FoldId("f"))) == fold
+    changed = replace(fold, coverage="partial")
+    world.write(lambda tx: tx.publications.put_fold(changed))
+    assert world.read(lambda tx: tx.publications.fold(FoldId("f"))) == changed
+    assert world.read(lambda tx: tx.publications.fold(FoldId("g"))) is None
+
+
+def test_a_shared_base_is_kept_for_each_budget(world):
+    base = SharedBase(
+        scope_id=world.scope_id,
+        csn=Csn(3),
+        publication_end=2,
+        policy_revision=1,
+        retention_epoch=1,
+        budget_tokens=1000,
+        text="<shared>",
+    )
+    world.write(lambda tx: tx.publications.put_shared_base(base))
+    world.write(lambda tx: tx.publications.put_shared_base(replace(base, budget_tokens=5)))
+    newer = replace(base, csn=Csn(9), text="newer")
+    world.write(lambda tx: tx.publications.put_shared_base(newer))
+    assert world.read(lambda tx: tx.publications.shared_base(world.scope_id, 1000)) == newer
+    small = world.read(lambda tx: tx.publications.shared_base(world.scope_id, 5))
+    assert small == replace(base, budget_tokens=5)
+    assert world.read(lambda tx: tx.publications.shared_base(world.scope_id, 6)) is None

@@ -1,0 +1,224 @@
+"""I5: records are sealed once and in order; membership and turns (§3)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from optchat.core.records import Generation, HostMessage, Outcome, Pin, RecordKind
+from optchat.core.tree import SessionTree
+from optchat.errors import Conflict, EventConflict, IntegrityError
+from optchat.refs import BlobHash, FoldId, ScopeId, SessionId, TurnId
+
+
+@pytest.fixture
+def tree(world):
+    return world.session("a")
+
+
+@pytest.fixture
+def payload(world):
+    return world.write(lambda tx: tx.blobs.put(b"payload"))
+
+
+def append(world, record, text: str = "") -> bool:
+    return world.write(lambda tx: tx.records.append(record, text))
+
+
+def test_a_sealed_record_comes_back_whole(world, tree, payload):
+    made = world.a_record(
+        tree,
+        0,
+        payload=payload,
+        payload_bytes=7,
+        kind=RecordKind.TOOL_RESULT,
+        tool="bash",
+        pair="m1/p1",
+        status="completed",
+        worktree="/w",
+        commit="abc",
+        truncated="by the host",
+        attachments=("a", "b"),
+    )
+    assert append(world, made)
+    assert world.read(lambda tx: tx.records.record(tree, 0)) == made
+    assert world.read(lambda tx: tx.records.by_event_key(made.event_key)) == made
+    assert world.read(lambda tx: tx.records.record(tree, 1)) is None
+    assert world.read(lambda tx: tx.records.by_event_key("other")) is None
+
+
+def test_append_raises_the_generations_length(world, tree):
+    assert world.seal(tree, "zero", "one") == (0, 1)
+    found = world.read(lambda tx: tx.sessions.generation(tree.session_id, 0))
+    assert found is not None
+    assert found.length == 2
+
+
+def test_a_replay_changes_nothing_wherever_it_says_it_belongs(world, tree, payload):
+    made = world.a_record(tree, 0, payload=payload)
+    assert append(world, made, "text")
+    assert not append(world, made, "text")
+    assert not append(world, replace(made, seq=1, sealed_ms=99), "text")
+    assert world.read(lambda tx: tx.records.count()) == 1
+    assert world.read(lambda tx: tx.records.record(tree, 0)) == made
+
+
+def test_the_same_key_with_other_content_is_an_event_conflict(world, tree, payload):
+    made = world.a_record(tree, 0, payload=payload)
+    assert append(world, made)
+    other = world.write(lambda tx: tx.blobs.put(b"other"))
+    with pytest.raises(EventConflict):
+        append(world, replace(made, payload=other))
+    with pytest.raises(EventConflict):
+        append(world, replace(made, payload=other, seq=1))
+    assert world.read(lambda tx: tx.records.range(tree, 0, 9)) == (made,)
+
+
+def test_event_keys_are_unique_in_the_store(world, tree, payload):
+    other = world.session("b")
+    assert append(world, world.a_record(tree, 0, payload=payload, event_key="one"))
+    assert not append(world, world.a_record(other, 0, payload=payload, event_key="one"))
+    assert world.read(lambda tx: tx.records.record(other, 0)) is None
+
+
+@pytest.mark.parametrize("seq", [0, 2, 5])
+def test_a_taken_number_and_a_gap_are_conflicts(world, tree, payload, seq):
+    world.seal(tree, "zero")
+    with pytest.raises(Conflict) as caught:
+        append(world, world.a_record(tree, seq, payload=payload, event_key="new"))
+    assert not isinstance(caught.value, EventConflict)
+    assert world.read(lambda tx: tx.records.count()) == 1
+
+
+def test_a_record_of_an_unknown_generation_is_a_conflict(world, tree, payload):
+    unknown = SessionTree(tree.session_id, 7)
+    with pytest.raises(Conflict):
+        append(world, world.a_record(unknown, 0, payload=payload))
+
+
+def test_a_record_without_its_payload_cannot_be_sealed(world, tree):
+    """I1: what is displayed leads to retained bytes."""
+    with pytest.raises(IntegrityError):
+        append(world, world.a_record(tree, 0, payload=BlobHash("0" * 64)))
+    assert world.read(lambda tx: tx.records.count()) == 0
+    assert world.seal(tree, "zero") == (0,)
+
+
+def test_a_caught_conflict_leaves_nothing_in_the_transaction(world, tree, payload):
+    def work(tx):
+        for record in (
+            world.a_record(tree, 1, payload=payload),
+            world.a_record(tree, 0, payload=BlobHash("0" * 64)),
+        ):
+            with pytest.raises((Conflict, IntegrityError)):
+                tx.records.append(record, "text")
+        return tx.records.append(world.a_record(tree, 0, payload=payload), "text")
+
+    assert world.write(work)
+    assert world.read(lambda tx: tx.records.count()) == 1
+
+
+def test_a_generation_with_a_base_starts_after_what_it_inherits(world, tree, payload):
+    world.seal(tree, "zero", "one", "two")
+    child = SessionTree(tree.session_id, 1)
+    world.write(
+        lambda tx: tx.sessions.put_generation(
+            Generation(session_id=child.session_id, number=1, base=tree, inherited=2, length=2)
+        )
+    )
+    with pytest.raises(Conflict):
+        append(world, world.a_record(child, 0, payload=payload))
+    assert append(world, world.a_record(child, 2, payload=payload))
+    # Own records only: lineage is the engine's to resolve.
+    assert world.read(lambda tx: tx.records.record(child, 1)) is None
+    assert [r.seq for r in world.read(lambda tx: tx.records.range(child, 0, 9))] == [2]
+
+
+def test_a_range_is_half_open_and_in_order(world, tree):
+    world.seal(tree, *"abcdef")
+    found = world.read(lambda tx: tx.records.range(tree, 2, 5))
+    assert [r.seq for r in found] == [2, 3, 4]
+    assert world.read(lambda tx: tx.records.range(tree, 4, 4)) == ()
+
+
+def a_message(position: int, message_id: str, session_id: str = "a") -> HostMessage:
+    return HostMessage(
+        session_id=SessionId(session_id),
+        position=position,
+        message_id=message_id,
+        digest="d",
+        turn_id=TurnId("t"),
+        start_seq=0,
+        end_seq_exclusive=1,
+    )
+
+
+def test_membership_is_kept_by_position_and_replaced_there(world):
+    messages = [a_message(1, "m1"), a_message(0, "m0"), a_message(0, "x", "b")]
+    for message in messages:
+        world.write(lambda tx, m=message: tx.records.put_message(m))
+    changed = replace(messages[0], digest="other", message_id="m9")
+    world.write(lambda tx: tx.records.put_message(changed))
+    found = world.read(lambda tx: tx.records.messages(SessionId("a")))
+    assert found == (messages[1], changed)
+
+
+def test_a_message_id_stands_once_in_a_session(world):
+    world.write(lambda tx: tx.records.put_message(a_message(0, "m0")))
+    with pytest.raises(Conflict):
+        world.write(lambda tx: tx.records.put_message(a_message(1, "m0")))
+    world.write(lambda tx: tx.records.put_message(a_message(1, "m0", "b")))
+
+
+def test_truncating_membership_keeps_what_is_before(world):
+    for position in range(4):
+        message = a_message(position, f"m{position}")
+        world.write(lambda tx, m=message: tx.records.put_message(m))
+    world.write(lambda tx: tx.records.put_message(a_message(3, "x", "b")))
+    world.write(lambda tx: tx.records.truncate_messages(SessionId("a"), 2))
+    found = world.read(lambda tx: tx.records.messages(SessionId("a")))
+    assert [m.position for m in found] == [0, 1]
+    assert len(world.read(lambda tx: tx.records.messages(SessionId("b")))) == 1
+
+
+def test_a_turn_comes_back_whole_open_and_closed(world):
+    made = world.a_turn("t1")
+    world.write(lambda tx: tx.records.put_turn(made))
+    assert world.read(lambda tx: tx.records.turn(TurnId("t1"))) == made
+    closed = replace(
+        made,
+        end_seq_exclusive=4,
+        outcome=Outcome.INTERRUPTED,
+        closed_ms=9,
+        fold_id=FoldId("f"),
+        news="<news>",
+        pin=Pin(
+            scope_id=ScopeId("s"),
+            csn=1,
+            publication_end=2,
+            policy_revision=3,
+            retention_epoch=4,
+            own_generation=5,
+            own_end=6,
+        ),
+    )
+    world.write(lambda tx: tx.records.put_turn(closed))
+    assert world.read(lambda tx: tx.records.turn(TurnId("t1"))) == closed
+    assert world.read(lambda tx: tx.records.turn_by_key(SessionId("a"), 0, made.key)) == closed
+    assert world.read(lambda tx: tx.records.turn_by_key(SessionId("a"), 1, made.key)) is None
+
+
+def test_a_message_opens_one_turn_of_a_generation(world):
+    world.write(lambda tx: tx.records.put_turn(world.a_turn("t1", key="m")))
+    with pytest.raises(Conflict):
+        world.write(lambda tx: tx.records.put_turn(world.a_turn("t2", key="m")))
+    world.write(lambda tx: tx.records.put_turn(world.a_turn("t2", key="m", generation=1)))
+
+
+def test_turns_of_all_generations_come_in_order(world):
+    for turn_id, start, opened in (("z", 1, 5), ("y", 0, 9), ("x", 1, 4), ("w", 1, 4)):
+        made = world.a_turn(turn_id, start_seq=start, opened_ms=opened, generation=opened)
+        world.write(lambda tx, made=made: tx.records.put_turn(made))
+    found = world.read(lambda tx: tx.records.turns(SessionId("a")))
+    assert [t.turn_id for t in found] == ["y", "w", "x", "z"]

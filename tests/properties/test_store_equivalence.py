@@ -1,0 +1,575 @@
+"""Any schedule of verbs gives the same answers on SQLite as on the model (I3, I4, I5, I7).
+
+Names come from small pools, so that collisions, replays and stale numbers are common.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from optchat.core.publications import CoverPart, Publication
+from optchat.core.records import (
+    Generation,
+    HostMessage,
+    Lineage,
+    Outcome,
+    Record,
+    RecordKind,
+    Segment,
+    Session,
+    Turn,
+)
+from optchat.core.scopes import Scope
+from optchat.core.snapshots import Visibility
+from optchat.core.tree import Node, NodeKind, ScopeTree, SessionTree, Tree, cover
+from optchat.core.views import Entry, View
+from optchat.errors import OptChatError
+from optchat.refs import BlobHash, Csn, ProjectId, ScopeId, SessionId, Span, TurnId
+from optchat.storage.memory import MemoryStore
+from optchat.storage.ports import Job, JobKind, JobState, SearchQuery, Tx
+from optchat.storage.sqlite import SqliteStore
+
+SCOPES = [ScopeId("project:p"), ScopeId("profile:q")]
+SESSIONS = [SessionId(name) for name in "ab"]
+TREES = [SessionTree(session_id, number) for session_id in SESSIONS for number in (0, 1)]
+ALL_TREES = [*TREES, ScopeTree(SCOPES[0])]
+WORDS = ["red", "green", "Été", "foo-bar", "x"]
+CSN_MAX = 20
+
+scopes = st.sampled_from(SCOPES)
+sessions = st.sampled_from(SESSIONS)
+trees = st.sampled_from(TREES)
+small = st.integers(0, 6)
+csns = st.integers(0, CSN_MAX).map(Csn)
+texts = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(" ".join)
+spans = st.builds(lambda level, index: Span(index << level, 1 << level), st.integers(0, 2), small)
+turn_ids = st.sampled_from([f"t{n}" for n in range(9)]).map(TurnId)
+job_ids = st.sampled_from([f"j{n}" for n in range(6)])
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A visibility, relative to what is there when it is used."""
+
+    scope_id: ScopeId
+    commits_ago: int
+    publications_ago: int
+    own: Lineage | None
+
+    def of(self, tx: Tx) -> Visibility:
+        scope = tx.sessions.scope(self.scope_id)
+        published = scope.publications if scope is not None else 0
+        return Visibility(
+            scope_id=self.scope_id,
+            csn=Csn(max(tx.meta.csn() - self.commits_ago, 0)),
+            publication_end=max(published - self.publications_ago, 0),
+            policy_revision=1,
+            retention_epoch=1,
+            own=self.own,
+        )
+
+
+segments = st.builds(
+    lambda tree, start, count: Segment(tree, start, start + count), trees, small, small
+)
+visibilities = st.builds(
+    Seen,
+    scope_id=scopes,
+    commits_ago=st.sampled_from([0, 0, 0, 1, 2, 4]),
+    publications_ago=st.sampled_from([0, 0, 0, 1, 2]),
+    own=st.none() | st.lists(segments, max_size=2).map(lambda found: Lineage(tuple(found))),
+)
+
+
+def outcome(call: Callable[[], Any]) -> object:
+    """What a call gave, or the kind of error that it raised."""
+    try:
+        return call()
+    except OptChatError as error:
+        return type(error)
+
+
+class Stores(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        shared_memory = Path("/dev/shm")
+        self.folder = tempfile.mkdtemp(dir=shared_memory if shared_memory.is_dir() else None)
+        self.memory = MemoryStore()
+        self.sqlite = SqliteStore(Path(self.folder) / "store.db")
+
+    def teardown(self) -> None:
+        self.both_read(everything)
+        self.sqlite.close()
+        self.sqlite = SqliteStore(Path(self.folder) / "store.db")
+        self.both_read(everything)
+        self.sqlite.close()
+        shutil.rmtree(self.folder)
+
+    def both(self, work: Callable[[Tx], object]) -> object:
+        expected = outcome(lambda: self.memory.write(work))
+        assert outcome(lambda: self.sqlite.write(work)) == expected
+        return expected
+
+    def both_read(self, work: Callable[[Tx], object]) -> None:
+        expected = outcome(lambda: self.memory.read(work))
+        assert outcome(lambda: self.sqlite.read(work)) == expected
+
+    # Sessions, records and turns
+
+    @initialize(
+        said=st.lists(texts, min_size=6, max_size=6), covers=st.lists(spans, min_size=3, max_size=5)
+    )
+    def begin_with_something(self, said: list[str], covers: list[Span]) -> None:
+        """Two sessions with records, publications and jobs: without them most verbs only fail."""
+
+        def work(tx: Tx) -> None:
+            for number, session_id in enumerate(SESSIONS):
+                tx.sessions.put_scope(Scope(scope_id=SCOPES[number], name="n"))
+                tx.sessions.put_session(a_session(session_id, SCOPES[0], number, session_id))
+                tx.sessions.put_generation(Generation(session_id=session_id, number=0))
+                tree = SessionTree(session_id, 0)
+                for seq, text in enumerate(said):
+                    tx.records.append(a_record(tree, seq, tx.blobs.put(text.encode()), seq), text)
+            for seq, span in enumerate(covers):
+                tree = SessionTree(SESSIONS[seq % 2], 0)
+                born = tx.meta.next_csn()
+                tx.publications.append(
+                    replace(
+                        a_publication(tree, SCOPES[0], seq, born),
+                        turn_id=TurnId(f"first{seq}"),
+                        cover=(CoverPart(tree, span),),
+                    )
+                )
+                tx.trees.put_node(a_node(tree, span, said[seq], born))
+                tx.jobs.put(a_job(f"j{seq}", seq), [(TREES[1], span)][: seq % 2])
+
+        self.both(work)
+
+    @rule(scope_id=scopes, count=small)
+    def put_scope(self, scope_id: ScopeId, count: int) -> None:
+        scope = Scope(scope_id=scope_id, name=f"{count}", sessions=count)
+        self.both(lambda tx: tx.sessions.put_scope(scope))
+
+    @rule(session_id=sessions, scope_id=scopes, number=small, host=st.sampled_from("abh"))
+    def put_session(self, session_id: SessionId, scope_id: ScopeId, number: int, host: str) -> None:
+        session = a_session(session_id, scope_id, number, host)
+        self.both(lambda tx: tx.sessions.put_session(session))
+
+    @rule(tree=trees, base=st.none() | trees, inherited=small)
+    def put_generation(self, tree: SessionTree, base: SessionTree | None, inherited: int) -> None:
+        def work(tx: Tx) -> None:
+            if tx.sessions.generation(tree.session_id, tree.generation) is None:
+                count = inherited if base is not None else 0
+                tx.sessions.put_generation(
+                    Generation(
+                        session_id=tree.session_id,
+                        number=tree.generation,
+                        base=base,
+                        inherited=count,
+                        length=count,
+                    )
+                )
+
+        self.both(work)
+
+    @rule(tree=trees, said=st.lists(texts, min_size=2, max_size=6), at=small)
+    def seal(self, tree: SessionTree, said: list[str], at: int) -> None:
+        def work(tx: Tx) -> list[bool]:
+            generation = tx.sessions.generation(tree.session_id, tree.generation)
+            start = generation.length if generation is not None else 0
+            return [
+                tx.records.append(a_record(tree, start + n, tx.blobs.put(text.encode()), at), text)
+                for n, text in enumerate(said)
+            ]
+
+        self.both(work)
+
+    @rule(tree=trees, seq=small, text=texts, key=small, kept=st.booleans())
+    def seal_anyhow(self, tree: SessionTree, seq: int, text: str, key: int, kept: bool) -> None:
+        def work(tx: Tx) -> bool:
+            payload = tx.blobs.put(text.encode()) if kept else BlobHash("missing")
+            record = a_record(tree, seq, payload, 0)
+            return tx.records.append(replace(record, event_key=f"{tree}:{key}"), text)
+
+        self.both(work)
+
+    @rule(session_id=sessions, position=small, message=small, cut=st.booleans())
+    def membership(self, session_id: SessionId, position: int, message: int, cut: bool) -> None:
+        made = HostMessage(
+            session_id=session_id,
+            position=position,
+            message_id=f"m{message}",
+            digest="d",
+            turn_id=TurnId("t1"),
+            start_seq=0,
+            end_seq_exclusive=0,
+        )
+        if cut:
+            self.both(lambda tx: tx.records.truncate_messages(session_id, position))
+        else:
+            self.both(lambda tx: tx.records.put_message(made))
+
+    @rule(turn_id=turn_ids, session_id=sessions, key=small, start=small)
+    def put_turn(self, turn_id: TurnId, session_id: SessionId, key: int, start: int) -> None:
+        turn = Turn(
+            turn_id=turn_id,
+            session_id=session_id,
+            generation=0,
+            key=f"m{key}",
+            start_seq=start,
+            opened_ms=0,
+        )
+        self.both(lambda tx: tx.records.put_turn(turn))
+
+    # Trees
+
+    @rule(tree=st.sampled_from(ALL_TREES), span=spans, revision=st.integers(1, 3), text=texts)
+    def put_node(self, tree: Tree, span: Span, revision: int, text: str) -> None:
+        def work(tx: Tx) -> tuple[bool, int]:
+            plain = a_node(tree, span, text, tx.meta.next_csn())
+            kind = NodeKind.VERBATIM if text == "x" else NodeKind.SUMMARY
+            node = replace(plain, revision=revision, kind=kind)
+            return tx.trees.put_node(node), tx.jobs.resolve(tree, span)
+
+        self.both(work)
+
+    @rule(tree=st.sampled_from(ALL_TREES), span=spans)
+    def retire_node(self, tree: Tree, span: Span) -> None:
+        self.both(lambda tx: tx.trees.retire_node(tree, span, tx.meta.next_csn()))
+
+    @rule(
+        tree=st.sampled_from(ALL_TREES),
+        ahead=st.sampled_from([0, 1, 1, 1, 2]),
+        shrinking=st.booleans(),
+    )
+    def put_view(self, tree: Tree, ahead: int, shrinking: bool) -> None:
+        def work(tx: Tx) -> None:
+            revision = tx.trees.view(tree).revision + ahead
+            entries = (Entry(Span(0, 1), 1, revision, 3),)
+            view = View(revision=revision, entries=entries, shrinking=shrinking)
+            tx.trees.put_view(tree, view, tx.meta.next_csn())
+
+        self.both(work)
+
+    @rule(tree=st.sampled_from(ALL_TREES), csn=csns)
+    def prune_views(self, tree: Tree, csn: Csn) -> None:
+        self.both(lambda tx: tx.trees.prune_views(tree, csn))
+
+    # Publications
+
+    @rule(
+        tree=trees,
+        scope_id=scopes,
+        turn_id=turn_ids,
+        start=st.integers(0, 3),
+        count=small,
+        ahead=st.sampled_from([0, 0, 0, 0, 0, 1]),
+        times=st.tuples(small, small),
+    )
+    def publish(
+        self,
+        tree: SessionTree,
+        scope_id: ScopeId,
+        turn_id: TurnId,
+        start: int,
+        count: int,
+        ahead: int,
+        times: tuple[int, int],
+    ) -> None:
+        def work(tx: Tx) -> bool:
+            scope = tx.sessions.scope(scope_id)
+            assert scope is not None
+            plain = a_publication(tree, scope_id, scope.publications + ahead, tx.meta.next_csn())
+            return tx.publications.append(
+                replace(
+                    plain,
+                    turn_id=turn_id,
+                    start_seq=start,
+                    end_seq_exclusive=start + count,
+                    opened_ms=times[0],
+                    completed_ms=times[1],
+                    cover=tuple(CoverPart(tree, span) for span in cover(start, start + count)),
+                )
+            )
+
+        self.both(work)
+
+    @rule(scope_id=scopes, seq=small)
+    def retire(self, scope_id: ScopeId, seq: int) -> None:
+        self.both(lambda tx: tx.publications.retire(scope_id, seq, tx.meta.next_csn()))
+
+    # Jobs
+
+    @rule(
+        job_id=job_ids,
+        kind=st.sampled_from(JobKind),
+        subject=small,
+        waits_for=st.lists(st.tuples(trees, spans), max_size=2),
+        not_before=small,
+    )
+    def put_job(
+        self, job_id: str, kind: JobKind, subject: int, waits_for: Any, not_before: int
+    ) -> None:
+        job = replace(a_job(job_id, subject), kind=kind, not_before_ms=not_before)
+        self.both(lambda tx: tx.jobs.put(job, waits_for))
+
+    @rule(now=st.integers(3, 8), lease=small)
+    def claim(self, now: int, lease: int) -> None:
+        self.both(lambda tx: tx.jobs.claim("w", now, lease))
+
+    @rule(
+        job_id=job_ids,
+        stale=st.sampled_from([False, False, False, True]),
+        until=small,
+        way=st.integers(0, 3),
+    )
+    def settle(self, job_id: str, stale: bool, until: int, way: int) -> None:
+        def work(tx: Tx) -> bool:
+            jobs = [job for n in range(6) if (job := tx.jobs.job(f"j{n}")) is not None]
+            leased = [job for job in jobs if job.state is JobState.LEASED]
+            job = tx.jobs.job(job_id) if stale or not leased else leased[0]
+            if job is None:
+                return tx.jobs.finish(job_id, 1)
+            token = job.token - int(stale)
+            if way == 0:
+                return tx.jobs.finish(job.job_id, token)
+            if way == 1:
+                return tx.jobs.renew(job.job_id, token, until)
+            return tx.jobs.release(
+                job.job_id, token, not_before_ms=until, error="e", failed=way == 2
+            )
+
+        self.both(work)
+
+    # Reads
+
+    @rule(
+        visibility=visibilities,
+        terms=st.lists(st.sampled_from([*WORDS, "ete", "bar", "-"]), max_size=2),
+        phrases=st.lists(texts, max_size=1),
+        excluded=st.lists(st.sampled_from(WORDS), max_size=1),
+        session_id=st.none() | sessions,
+        since=st.none() | small,
+        until=st.none() | small,
+    )
+    def search(self, visibility: Seen, **asked: Any) -> None:
+        query = SearchQuery(
+            terms=tuple(asked["terms"]),
+            phrases=tuple(asked["phrases"]),
+            excluded=tuple(asked["excluded"]),
+            session_id=asked["session_id"],
+            since_ms=asked["since"],
+            until_ms=asked["until"],
+        )
+        self.both_read(
+            lambda tx: (
+                sorted(
+                    (str(h.tree), h.seq, h.text, sorted(h.matched))
+                    for h in tx.search.hits(visibility.of(tx), query)
+                ),
+                sorted(
+                    (str(h.node), sorted(h.matched))
+                    for h in tx.search.node_hits(visibility.of(tx), query)
+                ),
+                tx.search.searchable(visibility.of(tx)),
+            )
+        )
+
+    @rule(visibility=visibilities, tree=trees, start=small, count=small, limit=small)
+    def look(self, visibility: Seen, tree: SessionTree, start: int, count: int, limit: int) -> None:
+        self.both_read(
+            lambda tx: (
+                tx.publications.visible_count(visibility.of(tx), tree, start, start + count),
+                tx.publications.visible_sessions(visibility.of(tx)),
+                tx.publications.of_session(
+                    visibility.of(tx), tree.session_id, start or None, limit
+                ),
+                tx.trees.leaves_from(tree, start, limit),
+            )
+        )
+
+    @rule(tree=trees, text=texts)
+    def fail_after_writing(self, tree: SessionTree, text: str) -> None:
+        def work(tx: Tx) -> None:
+            tx.meta.put("key", text)
+            tx.trees.retire_node(tree, Span(0, 1), tx.meta.next_csn())
+            tx.records.put_turn(a_turn_of(tree))
+            tx.records.truncate_messages(tree.session_id, 0)
+            tx.jobs.claim("w", 99, 1)
+            tx.blobs.read(BlobHash("missing"), 0, 1)
+
+        self.both(work)
+
+    @rule()
+    def compare_everything(self) -> None:
+        self.both_read(everything)
+
+    @invariant()
+    def counters_agree(self) -> None:
+        self.both_read(lambda tx: (tx.meta.csn(), tx.records.count(), tx.jobs.counts()))
+
+
+def a_session(session_id: SessionId, scope_id: ScopeId, number: int, host: str) -> Session:
+    return Session(
+        session_id=session_id,
+        host="opencode",
+        host_session=host,
+        scope_id=scope_id,
+        number=number,
+        project_id=ProjectId("p"),
+        generation=0,
+        title="t",
+        directory="/d",
+        created_ms=0,
+        updated_ms=0,
+    )
+
+
+def a_publication(tree: SessionTree, scope_id: ScopeId, seq: int, born: Csn) -> Publication:
+    return Publication(
+        scope_id=scope_id,
+        seq=seq,
+        session_id=tree.session_id,
+        generation=tree.generation,
+        turn_id=TurnId("t1"),
+        start_seq=0,
+        end_seq_exclusive=1,
+        outcome=Outcome.COMPLETED,
+        opened_ms=0,
+        completed_ms=0,
+        published_ms=0,
+        cover=(),
+        born=born,
+    )
+
+
+def a_node(tree: Tree, span: Span, text: str, born: Csn) -> Node:
+    return Node(
+        tree=tree,
+        span=span,
+        revision=1,
+        kind=NodeKind.SUMMARY,
+        label="l",
+        text=text,
+        input_hash=text[:1],
+        model="m",
+        prompt_version="1",
+        born=born,
+    )
+
+
+def a_job(job_id: str, subject: int) -> Job:
+    return Job(
+        job_id=job_id,
+        kind=JobKind.NODE,
+        target=f"{subject}",
+        session_id=SESSIONS[subject % 2],
+        scope_id=SCOPES[0],
+        input_hash="i",
+        state=JobState.READY,
+    )
+
+
+def a_turn_of(tree: SessionTree) -> Turn:
+    return Turn(
+        turn_id=TurnId("t1"),
+        session_id=tree.session_id,
+        generation=1,
+        key="never",
+        start_seq=0,
+        opened_ms=0,
+    )
+
+
+def a_record(tree: SessionTree, seq: int, payload: BlobHash, at: int) -> Record:
+    return Record(
+        session_id=tree.session_id,
+        generation=tree.generation,
+        seq=seq,
+        event_key=f"{tree}:{seq}",
+        turn_id=TurnId("t1"),
+        message_id="m1",
+        kind=RecordKind.USER,
+        host_time_ms=at,
+        sealed_ms=0,
+        payload=payload,
+        payload_bytes=0,
+        project_id=ProjectId("p"),
+    )
+
+
+def everything(tx: Tx) -> object:
+    """All that can be read of what the pools can name."""
+    all_spans = [Span(i << level, 1 << level) for level in range(3) for i in range(7)]
+    return (
+        tx.sessions.scopes(),
+        [tx.sessions.sessions(scope_id) for scope_id in SCOPES],
+        [tx.sessions.session_of_host("opencode", host) for host in "abh"],
+        [tx.sessions.generation(t.session_id, t.generation) for t in TREES],
+        [tx.records.range(tree, 0, 99) for tree in TREES],
+        [tx.records.by_event_key(f"{tree}:{n}") for tree in TREES for n in range(7)],
+        [tx.records.messages(s) for s in SESSIONS],
+        [tx.records.turns(s) for s in SESSIONS],
+        [
+            tx.trees.nodes_in(tree, [(span, r) for span in all_spans for r in (1, 2, 3)])
+            for tree in ALL_TREES
+        ],
+        [
+            tx.trees.node(tree, span, csn)
+            for tree in ALL_TREES
+            for span in all_spans[:6]
+            for csn in (None, Csn(4), Csn(9))
+        ],
+        [tx.trees.last_revision(tree, span) for tree in ALL_TREES for span in all_spans],
+        [tx.publications.retired_since(s, Csn(c), 4) for s in SCOPES for c in (0, 3, 7)],
+        [tx.trees.view(tree, csn) for tree in ALL_TREES for csn in (None, Csn(3), Csn(8))],
+        [tx.publications.range(scope_id, 0, 99) for scope_id in SCOPES],
+        [tx.publications.of_turn(TurnId(f"t{n}")) for n in range(9)],
+        [tx.jobs.job(f"j{n}") for n in range(6)],
+        [tx.jobs.of_target(kind, f"{n}") for kind in JobKind for n in range(7)],
+        tx.jobs.failed(3),
+        tx.jobs.next_due_ms(),
+        tx.jobs.counts(SESSIONS[0]),
+        tx.meta.get("key"),
+        [seen_by(tx, seen) for seen in READERS],
+    )
+
+
+READERS = [
+    Seen(scope_id=scope_id, commits_ago=commits, publications_ago=publications, own=own)
+    for scope_id in SCOPES
+    for commits, publications in ((0, 0), (1, 0), (0, 1), (3, 0))
+    for own in (None, Lineage((Segment(TREES[0], 0, 3), Segment(TREES[1], 3, 5))))
+]
+
+
+def seen_by(tx: Tx, seen: Seen) -> object:
+    """All that a reader can learn."""
+    visibility = seen.of(tx)
+    query = SearchQuery(terms=("red", "ete"), phrases=("foo bar x",), excluded=("green",))
+    return (
+        sorted((str(h.tree), h.seq, sorted(h.matched)) for h in tx.search.hits(visibility, query)),
+        sorted((str(h.node), sorted(h.matched)) for h in tx.search.node_hits(visibility, query)),
+        tx.search.searchable(visibility),
+        tx.publications.visible_sessions(visibility),
+        [tx.publications.of_session(visibility, s, None, 9) for s in SESSIONS],
+        [tx.publications.visible_count(visibility, tree, 1, 5) for tree in TREES],
+    )
+
+
+TestStores = Stores.TestCase
+TestStores.settings = settings(
+    max_examples=60,
+    stateful_step_count=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
