@@ -31,7 +31,7 @@ LOCAL_PATH_LENGTH_MIN = 6
 
 
 def main() -> int:
-    needles = {host: "names a package registry" for host in REGISTRY_HOSTS}
+    needles = dict.fromkeys(REGISTRY_HOSTS, "names a package registry")
     for path in {ROOT, Path.home()}:
         if len(str(path)) >= LOCAL_PATH_LENGTH_MIN:
             needles[str(path)] = "holds a path of this machine"

@@ -26,6 +26,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if HERE not in item.path.parents:
             continue
         item.add_marker(pytest.mark.host)
+        # Two cores shared with other work can make a start of the host take half a minute.
+        item.add_marker(pytest.mark.timeout(400))
         if missing:
             item.add_marker(pytest.mark.skip(reason="needs Node/OpenCode host"))
 

@@ -207,12 +207,21 @@ def stop_coordinator(home: Path) -> None:
     subprocess.run([*OPTCHAT, "stop"], env=env, check=True, capture_output=True, timeout=60)
 
 
-def memory_fixture(*, scope: Any = "module", **options: Any) -> Any:
-    """A fixture that yields a ``Memory``; options as for ``running_memory``."""
+def memory_fixture(
+    *, scope: Any = "module", configs: Mapping[str, str] | None = None, **options: Any
+) -> Any:
+    """A fixture that yields a ``Memory``; options as for ``running_memory``.
 
-    @pytest.fixture(scope=scope)
-    def memory_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
-        with running_memory(tmp_path_factory.mktemp("m"), **options) as memory:
+    With ``configs`` each test runs once under each of these settings.
+    """
+    params = [pytest.param(text, id=name) for name, text in (configs or {}).items()] or None
+
+    @pytest.fixture(scope=scope, params=params)
+    def memory_host(
+        tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+    ) -> Iterator[Memory]:
+        chosen = {"config": request.param} if params else {}
+        with running_memory(tmp_path_factory.mktemp("m"), **chosen, **options) as memory:
             yield memory
 
     return memory_host
@@ -298,6 +307,13 @@ def native_texts(request: CapturedRequest) -> list[tuple[str, str]]:
 def tool_results(request: CapturedRequest) -> list[str]:
     """What the tools answered, in the request's order."""
     return [content_text(m) for m in request.messages if m["role"] == "tool"]
+
+
+def answers(request: CapturedRequest) -> list[str]:
+    """What the tools answered to the calls made last, in the calls' order."""
+    asked = [m["tool_calls"] for m in request.messages if m.get("tool_calls")]
+    told = {m["tool_call_id"]: content_text(m) for m in request.messages if m["role"] == "tool"}
+    return [told[made["id"]] for made in asked[-1]] if asked else []
 
 
 def check_pairs(request: CapturedRequest) -> None:

@@ -15,6 +15,7 @@ from optchat.coordinator import service as service_module
 from optchat.coordinator.service import Service
 from optchat.core.tree import SessionTree
 from optchat.engine.deps import Deps
+from optchat.engine.sessions import own_lineage
 from optchat.storage.ports import JobState, Store, Tx
 from optchat.storage.sqlite import SqliteStore
 from optchat.testing.clockwork import CountedIds, ManualClock
@@ -73,13 +74,28 @@ class Bench:
             lambda tx: tx.publications.range(scope.scope_id, 0, max(scope.publications, 1) + 9)
         )
 
-    def records(self, name: str = "A") -> tuple[Any, ...]:
+    def records(self, name: str = "A", generation: int | None = None) -> tuple[Any, ...]:
+        """The own records of a session's generation, the current one if not said."""
+
         def work(tx: Tx) -> tuple[Any, ...]:
             held = tx.sessions.session_of_host("scripted", name)
             if held is None:
                 return ()
-            tree = SessionTree(held.session_id, held.generation)
-            return tx.records.range(tree, 0, 1_000_000)
+            number = held.generation if generation is None else generation
+            return tx.records.range(SessionTree(held.session_id, number), 0, 1_000_000)
+
+        return self.read(work)
+
+    def history(self, name: str = "A") -> tuple[Any, ...]:
+        """All records of a session as it is now, inherited ones included."""
+
+        def work(tx: Tx) -> tuple[Any, ...]:
+            held = tx.sessions.session_of_host("scripted", name)
+            return tuple(
+                record
+                for piece in own_lineage(tx, held).segments
+                for record in tx.records.range(piece.tree, piece.start, piece.end_exclusive)
+            )
 
         return self.read(work)
 

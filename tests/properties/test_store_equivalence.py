@@ -149,7 +149,8 @@ class Stores(RuleBasedStateMachine):
                         cover=(CoverPart(tree, span),),
                     )
                 )
-                tx.trees.put_node(a_node(tree, span, said[seq], born))
+                if tx.trees.node(tree, span) is None:
+                    tx.trees.put_node(a_node(tree, span, said[seq], born))
                 tx.jobs.put(a_job(f"j{seq}", seq), [(TREES[1], span)][: seq % 2])
 
         self.both(work)
@@ -571,5 +572,6 @@ TestStores.settings = settings(
     max_examples=60,
     stateful_step_count=60,
     deadline=None,
+    report_multiple_bugs=False,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -116,6 +116,7 @@ export class Connection {
         const socket = readSocket(out);
         if (socket === undefined) return;
         clearTimeout(timer);
+        child.unref();
         resolve(socket);
       });
       child.on("error", (error) => fail(error.message));

@@ -35,7 +35,7 @@ export function describe(thrown: unknown): ErrorInfo {
  */
 export class Stop extends Error {
   constructor({ code, message, hint }: ErrorInfo) {
-    super(inert(`optchat: ${message} (${code})\nNext: ${hint}`));
+    super(inert(`optchat: ${message} (${code})${hint ? `\nNext: ${hint}` : ""}`));
     this.name = "OptChatStop";
   }
 }

@@ -121,9 +121,9 @@ function mapPart(part: HostPart): Part[] {
   switch (part.type) {
     case "text":
       if (part.ignored) return [];
-      return [{ type: "text", id: part.id, text: part.text, synthetic: part.synthetic === true }];
+      return [textPart(part.id, part.text, part.synthetic === true)];
     case "subtask":
-      return [{ type: "text", id: part.id, text: part.prompt, synthetic: false }];
+      return [textPart(part.id, part.prompt, false)];
     case "file":
       return [mapFile(part)];
     case "tool":
@@ -133,8 +133,14 @@ function mapPart(part: HostPart): Part[] {
   }
 }
 
+// Cut in the middle of a character by the host or a tool, a text has half of a pair left over, which
+// no UTF-8 can carry: the coordinator would have to refuse the whole request.
+function textPart(id: string, text: string, synthetic: boolean): TextPart {
+  return { type: "text", id, text: text.toWellFormed(), synthetic };
+}
+
 function mapFile({ id, mime, filename, url }: HostFile): FilePart {
-  const file: FilePart = { type: "file", id, mime, filename: filename ?? "", url };
+  const file: FilePart = { type: "file", id, mime, filename: filename?.toWellFormed() ?? "", url };
   if (!url.startsWith("data:")) return file;
   const comma = url.indexOf(",");
   const payload = url.slice(comma + 1);
@@ -159,22 +165,29 @@ function mapTool({ id, tool, state }: HostTool): ToolPart {
     type: "tool",
     id,
     tool,
-    input_json: JSON.stringify(state.input ?? {}),
+    input_json: toJson(state.input),
     status: state.status,
-    title: state.title ?? "",
+    title: state.title?.toWellFormed() ?? "",
     started_ms: time?.start ?? null,
     ended_ms: time?.end ?? null,
     report: tool === "task",
     attachments: (state.attachments ?? []).map(mapFile),
   };
   if (TOOL_NAMES.has(tool)) return { ...part, own: ownResult(metadata?.optchat) };
-  part.output = state.output ?? null;
-  part.error = state.error ?? null;
+  part.output = state.output?.toWellFormed() ?? null;
+  part.error = state.error?.toWellFormed() ?? null;
   if (metadata?.truncated === true) {
     part.truncated = "the host truncated this output";
     if (typeof metadata.outputPath === "string") part.full_output_path = metadata.outputPath;
   }
   return part;
+}
+
+/** A call's arguments as JSON that every parser can read back. */
+export function toJson(value: unknown): string {
+  const whole = (_: string, item: unknown) =>
+    typeof item === "string" ? item.toWellFormed() : item;
+  return JSON.stringify(value ?? {}, whole);
 }
 
 // A call that ended without an answer of ours still has no text worth keeping.
@@ -185,6 +198,12 @@ function ownResult(found: unknown): OwnResult {
 
 // Part ids are left out: a fork's copies have new ones, and the same digest then says what they are.
 function digest(role: Role, parts: readonly Part[]): string {
-  const content = JSON.stringify([role, parts], (key, value) => (key === "id" ? undefined : value));
-  return createHash("sha256").update(content).digest("hex");
+  const content = parts.map((part) => {
+    const { id, ...rest } = part;
+    if (rest.type !== "tool") return rest;
+    return { ...rest, attachments: rest.attachments?.map(({ id: own, ...file }) => file) };
+  });
+  return createHash("sha256")
+    .update(JSON.stringify([role, content]))
+    .digest("hex");
 }

@@ -8,14 +8,21 @@ import { say, sayFailure } from "./notices.ts";
 import type { Options } from "./options.ts";
 import { learnSystem, overheadOf } from "./overhead.ts";
 import { sessionInfo } from "./session.ts";
-import { add, exceeds, measure, measureMessage } from "./sizes.ts";
+import { add, exceeds, measure, measureMessages, NOTHING } from "./sizes.ts";
 import { isPrivate, type Outgoing, type SessionState, sessionState } from "./state.ts";
 import type { Sync } from "./sync.ts";
-import type { AssembleRequest, AssembleResponse, UsageInfo } from "./wire.gen.ts";
+import type { AssembleRequest, AssembleResponse, ErrorInfo, UsageInfo } from "./wire.gen.ts";
 
 /** A failure this slow is not asked for again at every step of a turn. */
 const SLOW_MS = 1_000;
 const QUIET_MS = 5_000;
+
+const UNEXPLAINED: ErrorInfo = {
+  code: "stopped",
+  message: "memory is not ready",
+  hint: "optchat status",
+  retryable: true,
+};
 
 export class Requests {
   readonly #host: Host;
@@ -60,8 +67,7 @@ export class Requests {
         request,
         this.#options.assembleTimeoutMs,
       );
-      this.#apply(answer, outgoing, messages);
-      state.outgoing = outgoing;
+      state.outgoing = this.#apply(answer, outgoing, messages);
     } catch (thrown) {
       const now = Date.now();
       if (now - begun > SLOW_MS) state.quietUntil = now + QUIET_MS;
@@ -74,12 +80,7 @@ export class Requests {
     const outgoing = sessionState(id).outgoing;
     if (!outgoing || !(await this.#isMain(system))) return;
     const seen = measure(system.join("\n"));
-    const { agent, model } = outgoing;
-    learnSystem(
-      this.#host,
-      { agent, model: { providerID: model.provider, modelID: model.id } },
-      seen,
-    );
+    learnSystem(this.#host, outgoing.user, seen);
     // Second, so that it has a cache mark of its own and nothing that changes stands before it.
     if (outgoing.base) system.splice(1, 0, outgoing.base);
     outgoing.delivered = true;
@@ -118,6 +119,7 @@ export class Requests {
       overheadOf(this.#host, session, user),
     ]);
     const roles = rolesOf(messages);
+    const sizes = measureMessages(messages, state.measured);
     const request = {
       session: sessionInfo(this.#host, session, state),
       model: {
@@ -131,16 +133,16 @@ export class Requests {
       shape: messages.map((message, index) => ({
         id: message.info.id,
         role: roles[index] ?? "other",
-        sizes: measureMessage(message),
+        sizes: sizes[index] ?? NOTHING,
       })),
       overhead: overhead.sizes,
       overhead_known: overhead.known,
-      usage: usageOf(messages),
+      usage: usageOf(messages, user),
     };
     const outgoing: Outgoing = {
       session: request.session,
       model: request.model,
-      agent: user.agent,
+      user,
       base: "",
       delivered: false,
       overhead: overhead.sizes,
@@ -149,15 +151,16 @@ export class Requests {
     return { request, outgoing };
   }
 
-  #apply(answer: AssembleResponse, outgoing: Outgoing, messages: HostMessage[]): void {
+  #apply(
+    answer: AssembleResponse,
+    outgoing: Outgoing,
+    messages: HostMessage[],
+  ): Outgoing | undefined {
     if (answer.notice) say(this.#host, "info", answer.notice, answer.notice);
-    if (answer.state === "ready") {
-      inject(messages, answer);
-      if (answer.placement === "system") outgoing.base = answer.base;
-    } else if (answer.state === "stop") {
-      const unknown = { code: "stopped", message: "memory is not ready", hint: "optchat status" };
-      outgoing.stop = answer.error ?? { ...unknown, retryable: true };
-    }
+    if (answer.state === "native") return undefined;
+    if (answer.state === "stop") return { ...outgoing, stop: answer.error ?? UNEXPLAINED };
+    inject(messages, answer);
+    return { ...outgoing, base: answer.placement === "system" ? answer.base : "" };
   }
 
   // The title's request passes the same hook, at any time, and nothing but its text tells. A main
@@ -169,8 +172,8 @@ export class Requests {
   }
 
   async #check(outgoing: Outgoing): Promise<void> {
-    const { session, model, agent, overhead } = outgoing;
-    const body = { session, model, agent, overhead };
+    const { session, model, user, overhead } = outgoing;
+    const body = { session, model, agent: user.agent, overhead };
     try {
       const bound = this.#options.assembleTimeoutMs;
       const { error } = await this.#connection.ask("/v1/check", body, bound);
@@ -183,12 +186,15 @@ export class Requests {
   }
 }
 
-function usageOf(messages: readonly HostMessage[]): UsageInfo | null {
+// What another model reported says nothing about this one's way of counting.
+function usageOf(messages: readonly HostMessage[], { model }: HostUser): UsageInfo | null {
   for (const { info } of messages.toReversed()) {
     if (info.role !== "assistant" || info.summary) continue;
     const { input, cache } = info.tokens;
     const input_tokens = input + cache.read + cache.write;
-    if (input_tokens > 0) return { message_id: info.id, input_tokens };
+    if (input_tokens === 0) continue;
+    const same = info.providerID === model.providerID && info.modelID === model.modelID;
+    return same ? { message_id: info.id, input_tokens } : null;
   }
   return null;
 }

@@ -33,7 +33,8 @@ export async function overheadOf(
   const rules = [...(agent?.permission ?? []), ...(session.permission ?? [])];
   const tools = offered
     .filter(({ id }) => id !== "invalid" && user.tools?.[id] !== false && !denied(id, rules))
-    .map((tool) => measure(JSON.stringify(tool)))
+    .map(({ id: name, description, parameters }) => ({ name, description, parameters }))
+    .map((tool) => measure(JSON.stringify({ type: "function", function: tool })))
     .reduce(add, NOTHING);
   const seen = shared().systems.get(systemKey(host, user));
   const guess = agent?.prompt ? add(measure(agent.prompt), ENVIRONMENT) : PROMPT;
@@ -50,7 +51,7 @@ export function learnSystem(
   shared().systems.set(systemKey(host, user), sizes);
 }
 
-function systemKey(host: Host, { agent, model }: Pick<HostUser, "agent" | "model">): string {
+function systemKey(host: Host, { agent, model }: HostUser): string {
   return [host.directory, agent, model.providerID, model.modelID].join("\0");
 }
 

@@ -41,7 +41,10 @@ export async function server(input: PluginInput, given?: Record<string, unknown>
       const state = sessionState(sessionID);
       state.active = true;
       state.admittedAt = Date.now();
-      state.opens.set(message.id, !(await host.busy(sessionID)));
+      const busy = await host.busy(sessionID);
+      // What arrives during a run is part of it, and needs no time to become one.
+      if (busy) state.admittedAt = 0;
+      state.opens.set(message.id, !busy);
     }),
 
     "experimental.chat.messages.transform": guarded((_, { messages }) =>

@@ -45,6 +45,36 @@ export function measure(text: string): Sizes {
   return { letters, spaces, symbols, other_bytes, media: 0 };
 }
 
+/** What a message measured, and how long its text was then. */
+export interface Measured {
+  length: number;
+  sizes: Sizes;
+}
+
+/**
+ * The sizes of every message. Each step of a turn sends the whole list again, so that what is as
+ * long as before is not counted anew.
+ */
+export function measureMessages(
+  messages: readonly HostMessage[],
+  known: Map<string, Measured>,
+): Sizes[] {
+  return messages.map((message) => {
+    const length = message.parts.reduce((sum, part) => sum + lengthOf(part), 0);
+    const before = known.get(message.info.id);
+    if (before?.length === length) return before.sizes;
+    const sizes = measureMessage(message);
+    known.set(message.info.id, { length, sizes });
+    return sizes;
+  });
+}
+
+function lengthOf(part: HostPart): number {
+  if (part.type === "text" || part.type === "reasoning") return 1 + part.text.length;
+  if (part.type !== "tool" || part.state.time?.compacted) return 1;
+  return 1 + part.state.status.length + (part.state.output ?? part.state.error ?? "").length;
+}
+
 /** What reaches the provider of one message, by the host's own rules of conversion. */
 export function measureMessage({ info, parts }: HostMessage): Sizes {
   if (info.role === "assistant" && info.error && !survives(info.error.name, parts)) return NOTHING;

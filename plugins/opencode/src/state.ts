@@ -5,15 +5,16 @@
  * is sent again. The coordinator holds what must last.
  */
 import { Connection } from "./connection.ts";
-import type { HostSession } from "./host.ts";
-import type { Sizes } from "./sizes.ts";
+import type { HostSession, HostUser } from "./host.ts";
+import type { Measured, Sizes } from "./sizes.ts";
 import type { ErrorInfo, ModelInfo, SessionInfo } from "./wire.gen.ts";
 
 /** A request between its assembly and its dispatch. */
 export interface Outgoing {
   session: SessionInfo;
   model: ModelInfo;
-  agent: string;
+  /** The message that asks for it: it names the agent and the model. */
+  user: HostUser;
   /** What a system message of ours holds, until the next assembly: a retry asks for it again. */
   base: string;
   /** The base has been put into this request's system messages. */
@@ -31,6 +32,7 @@ export class SessionState {
   readonly opens = new Map<string, boolean>();
   readonly loaded = new Set<string>();
   readonly begun = new Set<string>();
+  readonly measured = new Map<string, Measured>();
   /** The session has had a turn in this process, so that following it is our task. */
   active = false;
   /** When a message came in whose turn has not begun yet. */

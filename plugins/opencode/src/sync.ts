@@ -32,8 +32,9 @@ export class Sync {
   /** Return when a pass that began after this call is done. */
   now(id: string): Promise<void> {
     const state = sessionState(id);
+    if (state.waiting) return state.waiting;
     if (!state.running) return this.#begin(id, state);
-    state.waiting ??= state.running
+    state.waiting = state.running
       .catch(() => undefined)
       .then(() => {
         state.waiting = undefined;

@@ -3,6 +3,7 @@ import type { Hooks } from "@opencode-ai/plugin";
 import type { Connection } from "./connection.ts";
 import { describe } from "./failure.ts";
 import type { Host } from "./host.ts";
+import { toJson } from "./map.ts";
 import { HOST, type ToolName } from "./names.ts";
 import type { Options } from "./options.ts";
 
@@ -70,7 +71,7 @@ export function tools(host: Host, connection: Connection, options: Options): Hoo
   ) {
     try {
       const session = await root(host, sessionID);
-      const body = { tool, args_json: JSON.stringify(args ?? {}), host: HOST, session };
+      const body = { tool, args_json: toJson(args), host: HOST, session };
       const found = await connection.ask("/v1/tool", body, options.toolTimeoutMs, abort);
       const { output, title, refs, snapshot, sha256 } = found;
       return { title, output, metadata: { optchat: { refs, snapshot, sha256 } } };

@@ -76,6 +76,13 @@ test("a tool part says what the host cut off and whether it is a subagent's repo
   assert.equal(task?.type === "tool" && task.report, true);
 });
 
+test("half a character, left by a cut, does not make the request unreadable", () => {
+  const cut = "cut \ud83d";
+  const [found] = mapped([answer(cut, tool("bash", { output: cut, input: { text: cut } }))]);
+  assert.ok(JSON.stringify(found).isWellFormed());
+  assert.doesNotMatch(JSON.stringify(found), /\\ud83d/);
+});
+
 test("a digest depends on the content alone", () => {
   const message = user("same");
   const copy = { ...user("same"), info: { ...user().info, summary: { diffs: [1] } } };

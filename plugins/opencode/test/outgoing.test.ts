@@ -225,6 +225,15 @@ test("the shape tells sizes and roles, the model its limits, the usage what was 
   assert.deepEqual(request?.usage, { message_id: messages[1]?.info.id, input_tokens: 123 });
 });
 
+test("what another model reported is not its usage", async (t) => {
+  const on = await ready({});
+  t.after(() => on.coordinator.stop());
+  const messages = [user("a"), assistant({ finish: "stop", modelID: "other" }, "b"), user("c")];
+  on.host.messages = messages;
+  await on.call([...messages]);
+  assert.equal(on.coordinator.of("/v1/assemble")[0]?.usage, null);
+});
+
 test("without the coordinator the request goes out as it was, and that is said once", async () => {
   const on = await ready({ base: "BASE" });
   await on.coordinator.stop();

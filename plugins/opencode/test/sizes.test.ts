@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { measure, measureMessage } from "../src/sizes.ts";
+import { type Measured, measure, measureMessage, measureMessages } from "../src/sizes.ts";
 import { answer, assistant, part, text, tool, user } from "./transcript.ts";
 
 // [text, letters, spaces, symbols, other bytes], as optchat.core.budget.measure counts them.
@@ -38,4 +38,16 @@ test("a pruned tool output costs what the host puts in its place", () => {
   const whole = measureMessage(answer(tool("bash", { output })));
   const pruned = measureMessage(answer(tool("bash", { output, time: { compacted: 1 } })));
   assert.ok(whole.letters > 5_000 && pruned.letters < 100);
+});
+
+test("a message is counted again when it has grown, ended or been pruned", () => {
+  const known = new Map<string, Measured>();
+  const message = answer("abc", tool("bash", { status: "running" }));
+  const letters = () => measureMessages([message], known)[0]?.letters;
+  const running = letters();
+  assert.equal(letters(), running);
+  message.parts = [text("abcd"), tool("bash", { output: "x".repeat(100) })];
+  assert.equal(letters(), 4 + "basha".length + 100);
+  message.parts = [text("abcd"), tool("bash", { output: "x".repeat(100), time: { compacted: 1 } })];
+  assert.equal(letters(), 4 + "basha".length + "Oldtoolresultcontentcleared".length);
 });

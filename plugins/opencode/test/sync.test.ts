@@ -30,7 +30,7 @@ test("a new message is sealed before its request is assembled", async (t) => {
   await on.call([ask]);
   assert.deepEqual(
     on.coordinator.requests.map(({ path }) => path),
-    ["/v1/sync", "/v1/assemble", "/v1/check"],
+    ["/v1/sync", "/v1/assemble"],
   );
   const [sync] = on.coordinator.of("/v1/sync");
   assert.deepEqual(
@@ -157,6 +157,23 @@ test("a session is not idle between a message's arrival and its turn", async (t)
   await idle(on);
   await on.hooks.dispose();
   assert.equal(on.coordinator.of("/v1/sync").at(-1)?.idle, false);
+});
+
+test("a message queued in a run that was aborted is settled with it", async (t) => {
+  const on = await stage();
+  t.after(() => on.coordinator.stop());
+  const ask = user("one");
+  on.host.messages = [ask];
+  await on.call([ask]);
+  const queued = user("two");
+  await admit(on, queued);
+  on.host.messages = [ask, assistant({ error: { name: "MessageAbortedError" } }), queued];
+  on.host.busy = false;
+  await idle(on);
+  await on.hooks.dispose();
+  const last = on.coordinator.of("/v1/sync").at(-1);
+  assert.equal(last?.idle, true);
+  assert.deepEqual(last?.messages.map((m) => [m.final, m.opens]).at(-1), [true, false]);
 });
 
 test("a session that this process does not run is not followed", async (t) => {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,12 +34,15 @@ class Paths:
 
     @property
     def socket(self) -> Path:
-        """The socket; in a private folder of the temporary directory when the home is too deep."""
+        """The socket; in a private folder of ``/tmp`` when the home is too deep.
+
+        Not of ``TMPDIR``: two processes with different ones must still find the same socket.
+        """
         inside = self.home / "coordinator.sock"
         if len(os.fsencode(inside)) <= SOCKET_PATH_BYTES_MAX:
             return inside
         name = hashlib.sha256(os.fsencode(self.home)).hexdigest()[:16]
-        return Path(tempfile.gettempdir()) / f"optchat-{os.getuid()}-{name}" / "coordinator.sock"
+        return Path("/tmp") / f"optchat-{os.getuid()}-{name}" / "coordinator.sock"  # noqa: S108  # 0700, owner checked
 
     def prepare(self) -> None:
         """Make the folders 0700 and refuse one that is somebody else's.

@@ -52,7 +52,7 @@ def _of_part(message: MessageInfo, part: Part) -> list[Source]:
                     facet="text",
                     kind=kind,
                     payload=_utf8(part.text),
-                    text=part.text,
+                    text=_readable(part.text),
                     time_ms=message.created_ms,
                     status="synthetic" if part.synthetic else None,
                 )
@@ -82,7 +82,7 @@ def _of_tool(message: MessageInfo, part: ToolPart) -> list[Source]:
         facet="call",
         kind=RecordKind.TOOL_CALL,
         payload=_utf8(part.input_json),
-        text=part.input_json,
+        text=_readable(part.input_json),
         time_ms=part.started_ms or message.created_ms,
         tool=part.tool,
         pair=pair,
@@ -109,7 +109,7 @@ def _of_tool(message: MessageInfo, part: ToolPart) -> list[Source]:
     told = part.output if part.output is not None else part.error
     if told is None:
         told = "(no result: the call was interrupted)"
-    return [call, replace(result, payload=_utf8(told), text=told)]
+    return [call, replace(result, payload=_utf8(told), text=_readable(told))]
 
 
 def _truncation(part: ToolPart) -> str | None:
@@ -134,3 +134,8 @@ def _manifest(part: FilePart) -> str:
 def _utf8(text: str) -> bytes:
     # A lone surrogate from a host's JavaScript string must neither fail the turn nor be altered.
     return text.encode("utf-8", "surrogatepass")
+
+
+def _readable(text: str) -> str:
+    """``text`` as it can be shown and searched, where half of a surrogate pair is no character."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()

@@ -18,7 +18,7 @@ import json
 import os
 import secrets
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -299,7 +299,7 @@ def _refuse_if_changed(file: Path, before: bytes | None) -> None:
 
 
 @contextmanager
-def _as_config_error(file: Path, verb: str) -> Iterator[None]:
+def _as_config_error(file: Path, verb: str) -> Generator[None]:
     try:
         yield
     except OSError as error:

@@ -22,8 +22,8 @@ function describe(thrown) {
 }
 var Stop = class extends Error {
   constructor({ code, message, hint }) {
-    super(inert(`optchat: ${message} (${code})
-Next: ${hint}`));
+    super(inert(`optchat: ${message} (${code})${hint ? `
+Next: ${hint}` : ""}`));
     this.name = "OptChatStop";
   }
 };
@@ -316,6 +316,7 @@ var SessionState = class {
   opens = /* @__PURE__ */ new Map();
   loaded = /* @__PURE__ */ new Set();
   begun = /* @__PURE__ */ new Set();
+  measured = /* @__PURE__ */ new Map();
   /** The session has had a turn in this process, so that following it is our task. */
   active = false;
   /** When a message came in whose turn has not begun yet. */
@@ -569,8 +570,12 @@ function ownResult(found) {
   return { refs: refs ?? [], snapshot: snapshot ?? "", sha256: sha256 ?? "" };
 }
 function digest(role, parts) {
-  const content = JSON.stringify([role, parts], (key, value) => key === "id" ? void 0 : value);
-  return createHash("sha256").update(content).digest("hex");
+  const content = parts.map((part) => {
+    const { id, ...rest } = part;
+    if (rest.type !== "tool") return rest;
+    return { ...rest, attachments: rest.attachments?.map(({ id: own, ...file }) => file) };
+  });
+  return createHash("sha256").update(JSON.stringify([role, content])).digest("hex");
 }
 
 // plugins/opencode/src/sizes.ts
@@ -602,6 +607,21 @@ function measure(text) {
     else symbols++;
   }
   return { letters, spaces, symbols, other_bytes, media: 0 };
+}
+function measureMessages(messages, known) {
+  return messages.map((message) => {
+    const length = message.parts.reduce((sum, part) => sum + lengthOf(part), 0);
+    const before = known.get(message.info.id);
+    if (before?.length === length) return before.sizes;
+    const sizes = measureMessage(message);
+    known.set(message.info.id, { length, sizes });
+    return sizes;
+  });
+}
+function lengthOf(part) {
+  if (part.type === "text" || part.type === "reasoning") return 1 + part.text.length;
+  if (part.type !== "tool" || part.state.time?.compacted) return 1;
+  return 1 + part.state.status.length + (part.state.output ?? part.state.error ?? "").length;
 }
 function measureMessage({ info, parts }) {
   if (info.role === "assistant" && info.error && !survives(info.error.name, parts)) return NOTHING;
@@ -652,7 +672,7 @@ async function overheadOf(host, session, user) {
     host.servers()
   ]);
   const rules = [...agent?.permission ?? [], ...session.permission ?? []];
-  const tools2 = offered.filter(({ id }) => id !== "invalid" && user.tools?.[id] !== false && !denied(id, rules)).map((tool) => measure(JSON.stringify(tool))).reduce(add, NOTHING);
+  const tools2 = offered.filter(({ id }) => id !== "invalid" && user.tools?.[id] !== false && !denied(id, rules)).map(({ id: name, description, parameters }) => ({ name, description, parameters })).map((tool) => measure(JSON.stringify({ type: "function", function: tool }))).reduce(add, NOTHING);
   const seen = shared().systems.get(systemKey(host, user));
   const guess = agent?.prompt ? add(measure(agent.prompt), ENVIRONMENT) : PROMPT;
   const known = seen !== void 0 && !servers;
@@ -714,6 +734,12 @@ function isCopy({ info }, original) {
 // plugins/opencode/src/outgoing.ts
 var SLOW_MS = 1e3;
 var QUIET_MS = 5e3;
+var UNEXPLAINED = {
+  code: "stopped",
+  message: "memory is not ready",
+  hint: "optchat status",
+  retryable: true
+};
 var Requests = class {
   #host;
   #connection;
@@ -752,8 +778,7 @@ var Requests = class {
         request,
         this.#options.assembleTimeoutMs
       );
-      this.#apply(answer, outgoing, messages);
-      state.outgoing = outgoing;
+      state.outgoing = this.#apply(answer, outgoing, messages);
     } catch (thrown) {
       const now = Date.now();
       if (now - begun > SLOW_MS) state.quietUntil = now + QUIET_MS;
@@ -799,6 +824,7 @@ var Requests = class {
       overheadOf(this.#host, session, user)
     ]);
     const roles = rolesOf(messages);
+    const sizes = measureMessages(messages, state.measured);
     const request = {
       session: sessionInfo(this.#host, session, state),
       model: {
@@ -812,7 +838,7 @@ var Requests = class {
       shape: messages.map((message, index) => ({
         id: message.info.id,
         role: roles[index] ?? "other",
-        sizes: measureMessage(message)
+        sizes: sizes[index] ?? NOTHING
       })),
       overhead: overhead.sizes,
       overhead_known: overhead.known,
@@ -831,13 +857,10 @@ var Requests = class {
   }
   #apply(answer, outgoing, messages) {
     if (answer.notice) say(this.#host, "info", answer.notice, answer.notice);
-    if (answer.state === "ready") {
-      inject(messages, answer);
-      if (answer.placement === "system") outgoing.base = answer.base;
-    } else if (answer.state === "stop") {
-      const unknown = { code: "stopped", message: "memory is not ready", hint: "optchat status" };
-      outgoing.stop = answer.error ?? { ...unknown, retryable: true };
-    }
+    if (answer.state === "native") return void 0;
+    if (answer.state === "stop") return { ...outgoing, stop: answer.error ?? UNEXPLAINED };
+    inject(messages, answer);
+    return { ...outgoing, base: answer.placement === "system" ? answer.base : "" };
   }
   // The title's request passes the same hook, at any time, and nothing but its text tells. A main
   // request describes the environment, unless another plugin has taken that out.
@@ -886,8 +909,9 @@ var Sync = class {
   /** Return when a pass that began after this call is done. */
   now(id) {
     const state = sessionState(id);
+    if (state.waiting) return state.waiting;
     if (!state.running) return this.#begin(id, state);
-    state.waiting ??= state.running.catch(() => void 0).then(() => {
+    state.waiting = state.running.catch(() => void 0).then(() => {
       state.waiting = void 0;
       return this.#begin(id, state);
     });
@@ -1082,7 +1106,9 @@ async function server(input, given) {
       const state = sessionState(sessionID);
       state.active = true;
       state.admittedAt = Date.now();
-      state.opens.set(message.id, !await host.busy(sessionID));
+      const busy = await host.busy(sessionID);
+      if (busy) state.admittedAt = 0;
+      state.opens.set(message.id, !busy);
     }),
     "experimental.chat.messages.transform": guarded(
       (_, { messages }) => requests.assemble(messages)
