@@ -7,13 +7,13 @@ BUNDLE := src/optchat/hosts/opencode/plugin/optchat.js
 PLUGIN_SRC := plugins/opencode/src/index.ts
 SCRATCH := .cache
 PYTHONS := python3.13 python3.12 python3.11 python3
-# The code that exists by now: ruff and biome complain about a path that does not.
-PY_DIRS := $(wildcard src tests tools bench)
+PY_DIRS := src tests tools bench
+TS_DIRS := plugins/opencode tools
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup node test check fmt lint format-check types imports plugin-types bundle-fresh \
-	docs docs-fresh leaks e2e bench plugin lock demo clean
+.PHONY: help setup node test check fmt lint format-check types imports plugin-types wire wire-fresh \
+	bundle-fresh docs docs-fresh leaks e2e bench plugin lock demo clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -44,7 +44,7 @@ $(VENV)/.package: pyproject.toml $(VENV)/.locked
 node:
 	@if command -v npm >/dev/null 2>&1 && \
 		node -e 'process.exit(process.versions.node.split(".")[0] >= 20 ? 0 : 1)' 2>/dev/null; then \
-		$(MAKE) --no-print-directory node_modules/.locked; \
+		$(MAKE) --no-print-directory --silent node_modules/.locked; \
 	elif [ -n "$$CI" ]; then \
 		echo "setup: CI needs Node 20 or later with npm" >&2; exit 1; \
 	else \
@@ -67,20 +67,20 @@ e2e: setup ## only the tests that run the real OpenCode
 
 # --- checks ---------------------------------------------------------------------------------------
 
-check: lint format-check types imports plugin-types bundle-fresh docs-fresh leaks ## what CI checks before the tests
+check: lint format-check types imports plugin-types wire-fresh bundle-fresh docs-fresh leaks ## what CI checks before the tests
 
 lint: setup ## ruff and biome
 	$(PY) -m ruff check $(PY_DIRS)
-	$(if $(wildcard plugins/opencode/src),$(NPX)/biome lint --error-on-warnings plugins/opencode)
+	$(NPX)/biome lint --error-on-warnings $(TS_DIRS)
 
 format-check: setup
 	$(PY) -m ruff format --check $(PY_DIRS)
-	$(if $(wildcard plugins/opencode/src),$(NPX)/biome format plugins/opencode)
+	$(NPX)/biome format $(TS_DIRS)
 
 fmt: setup ## format and apply safe fixes
 	$(PY) -m ruff check --fix-only --quiet $(PY_DIRS)
 	$(PY) -m ruff format $(PY_DIRS)
-	$(if $(wildcard plugins/opencode/src),$(NPX)/biome check --write plugins/opencode)
+	$(NPX)/biome check --write $(TS_DIRS)
 
 types: setup ## pyright, strict over src
 	$(NPX)/pyright
@@ -89,16 +89,18 @@ imports: setup ## the layer rules in pyproject.toml
 	$(VENV)/bin/lint-imports --no-cache
 
 plugin-types: setup ## tsc, strict over the plugin
-	$(if $(wildcard $(PLUGIN_SRC)),$(NPX)/tsc --project plugins/opencode --noEmit,@echo "plugin-types: no plugin yet")
+	$(NPX)/tsc --project plugins/opencode --noEmit
 
 bundle-fresh: setup
-ifneq ($(wildcard $(PLUGIN_SRC)),)
 	@mkdir -p $(SCRATCH)
-	@$(MAKE) --no-print-directory plugin BUNDLE=$(SCRATCH)/optchat.js
+	@$(MAKE) --no-print-directory --silent plugin BUNDLE=$(SCRATCH)/optchat.js
 	@cmp $(SCRATCH)/optchat.js $(BUNDLE) || { echo "bundle-fresh: the bundle is stale, run: make plugin" >&2; exit 1; }
-else
-	@echo "bundle-fresh: no plugin yet"
-endif
+
+wire-fresh: setup
+	$(PY) tools/gen_wire.py --check
+
+docs-fresh: setup
+	$(PY) tools/gen_docs.py --check
 
 leaks: setup ## no machine paths, registry names or download addresses in tracked files
 	$(PY) tools/check_repo.py
@@ -110,11 +112,11 @@ plugin: setup ## build the plugin's bundle
 		--banner:js='// Generated from plugins/opencode by `make plugin`. Do not edit.' \
 		--charset=utf8 --log-level=warning --outfile=$(BUNDLE)
 
-docs: setup ## write the generated parts of the documentation
-	$(if $(wildcard tools/gen_docs.py),$(PY) tools/gen_docs.py,@echo "docs: nothing is generated yet")
+wire: setup ## write the plugin's types from the protocol in src/optchat/wire.py
+	$(PY) tools/gen_wire.py
 
-docs-fresh: setup
-	$(if $(wildcard tools/gen_docs.py),$(PY) tools/gen_docs.py --check,@echo "docs-fresh: nothing is generated yet")
+docs: setup ## write docs/protocol.md and docs/cli.md
+	$(PY) tools/gen_docs.py
 
 COMPILE = uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header

@@ -20,7 +20,7 @@ from typing import Any
 
 import optchat
 from optchat.storage.sqlite.connection import Connection
-from optchat.testing.hostfiles import MEDIUM, ModelSpec
+from optchat.testing.hostfiles import ModelSpec
 from optchat.testing.opencode import OpenCodeHost
 from optchat.testing.provider import (
     CapturedRequest,
@@ -37,13 +37,20 @@ COMMAND = [sys.executable, "-m", "optchat"]
 
 TURNS = 40
 SESSIONS = 2
-TURN_BYTES = 5_200
-"""What one turn adds, whether it is one answer or four tool results and an answer."""
+TURN_BYTES = {1: 1_100, 5: 2_500}
+"""What a turn adds, by its model calls: an answer, or four tool results and an answer."""
 
-_WORDS = (
+WINDOW = ModelSpec(id="window-40k", context=40_960, output=4_096)
+"""Small enough that every session folds several times."""
+
+PATIENT = {"start_timeout_ms": 40_000, "assemble_timeout_ms": 20_000, "sync_timeout_ms": 30_000}
+"""A loaded machine must not look like a coordinator that is gone."""
+
+_TEXT = (
     "the queue keeps every message until its consumer has acknowledged it and the broker then "
     "drops it from the log while the retry handler waits for a moment before it asks again"
-).split()
+)
+_WORDS = _TEXT.split()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,12 +103,13 @@ def measure(
     calls_per_turn: int,
     layout: str = "fold",
     turns: int = TURNS,
-    turn_bytes: int = TURN_BYTES,
-    model: ModelSpec = MEDIUM,
+    turn_bytes: int | None = None,
+    model: ModelSpec = WINDOW,
 ) -> Figures:
     """Run the two interleaved sessions in a folder of their own and compare their requests."""
     with tempfile.TemporaryDirectory(prefix="optchat-prefix-") as folder:
-        return _measure(Path(folder), calls_per_turn, layout, turns, turn_bytes, model)
+        size = turn_bytes or TURN_BYTES[calls_per_turn]
+        return _measure(Path(folder), calls_per_turn, layout, turns, size, model)
 
 
 def _measure(
@@ -110,7 +118,7 @@ def _measure(
     home = root / "memory"
     home.mkdir(mode=0o700)
     (home / "config.toml").write_text(f'[memory]\nlayout = "{layout}"\n', encoding="utf-8")
-    plugin = (PLUGIN.as_uri(), {"command": COMMAND})
+    plugin = (PLUGIN.as_uri(), {"command": COMMAND, **PATIENT})
     with (
         LoopbackProvider() as provider,
         _coordinator(home),
@@ -137,6 +145,9 @@ def _measure(
     counted = [len(requests) for requests in conversations]
     if counted != [expected] * SESSIONS:
         raise RuntimeError(f"{counted} requests instead of {expected} in each session")
+    without = [r.number for rs in conversations for r in rs if "<optchat_memory>" not in r.text]
+    if without:
+        raise RuntimeError(f"requests {without} went out without memory")
     whole = [canonical_bytes(r) for requests in conversations for r in requests]
     return Figures(
         share=repeated_share(conversations),
@@ -190,8 +201,8 @@ def run() -> dict[str, Any]:
     workload = {
         "turns": TURNS,
         "interleaved_sessions": SESSIONS,
-        "turn_bytes": TURN_BYTES,
-        "context_tokens": MEDIUM.context,
+        "turn_bytes_by_calls": {str(calls): size for calls, size in TURN_BYTES.items()},
+        "context_tokens": WINDOW.context,
     }
     return {
         "figures": {

@@ -33,7 +33,13 @@ for (const owner of Object.values(lock.packages)) {
 }
 
 lock.packages = Object.fromEntries(
-  Object.entries(lock.packages).sort(([a], [b]) => (a === "" ? -1 : b === "" ? 1 : a.localeCompare(b, "en"))),
+  Object.entries(lock.packages).sort(([a], [b]) =>
+    a === "" ? -1 : b === "" ? 1 : a.localeCompare(b, "en"),
+  ),
 );
 writeFileSync(file, `${JSON.stringify(lock, null, 2)}\n`);
-console.log(added.length === 0 ? "complete_lock: nothing missing" : `complete_lock: added ${added.join(", ")}`);
+console.log(
+  added.length === 0
+    ? "complete_lock: nothing missing"
+    : `complete_lock: added ${added.join(", ")}`,
+);

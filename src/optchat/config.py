@@ -7,6 +7,7 @@ that a misspelt one is not silently ignored. No credential is read from or writt
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from pathlib import Path
 from typing import Literal
@@ -74,11 +75,68 @@ class Placement(_Table, frozen=True):
     providers: dict[str, Literal["system", "message"]] = {}
 
 
+class Caps(_Table, frozen=True):
+    """What summaries may cost; a cap that is reached stops the queue until its period ends.
+
+    A period is the person's calendar day, a turn within that day, and any hour in which no host
+    was active. Tokens are input and output together, cached ones included. 0 is no cap. On by
+    default and low: about 1.5 million tokens a day at most, which the small models that fit here
+    serve for well under a dollar or two.
+    """
+
+    day_calls: int = 400
+    day_tokens: int = 1_500_000
+    turn_calls: int = 24
+    turn_tokens: int = 250_000
+    idle_hour_calls: int = 30
+    idle_hour_tokens: int = 200_000
+    payload_calls: int = 12
+
+
+class Prices(_Table, frozen=True):
+    """The model's price for a million tokens, in a currency of your choice, for ``spend``."""
+
+    input: float
+    output: float
+    cached: float | None = None
+    currency: str = "USD"
+
+
 class Compactor(_Table, frozen=True):
-    """The background summariser."""
+    """The background summariser and the model that it asks.
+
+    ``model`` "host" is the host's own model through the plugin and needs no key; "openai" is any
+    endpoint that speaks chat completions, "anthropic" Anthropic's messages, both with ``url``,
+    ``model_name`` and, in ``key_env``, the *name* of the environment variable that holds the key.
+    ``small_model`` is what a host is asked to use, as provider/model, instead of its own choice.
+
+    ``hold_seconds`` is how long sources of a running turn are gathered for one call; the end of the
+    turn, or enough of them, ends the wait. ``batch_lines`` 1 makes one call for each node.
+    ``context`` "frozen" repeats the session's earlier lines byte for byte between calls, "fresh"
+    renders them anew for each.
+    """
 
     workers: int = 2
-    model: Literal["deterministic"] = "deterministic"
+    model: Literal["deterministic", "host", "openai", "anthropic"] = "deterministic"
+    url: str = ""
+    model_name: str = ""
+    key_env: str = ""
+    small_model: str = ""
+    timeout_seconds: float = 120.0
+    cache_marks: bool | None = None
+    hold_seconds: int = 600
+    batch_lines: int = 24
+    batch_bytes: int = 32 * 1024
+    context: Literal["frozen", "fresh"] = "frozen"
+    context_bytes: int = 24 * 1024
+    output_tokens_max: int = 6_000
+    caps: Caps = Caps()
+    prices: Prices | None = None
+
+    @property
+    def hold_ms(self) -> int:
+        """How long a new job waits for company; what costs nothing need not wait."""
+        return 0 if self.model == "deterministic" else self.hold_seconds * 1000
 
 
 class Coordinator(_Table, frozen=True):
@@ -120,6 +178,8 @@ def load(folder: Path) -> Config:
         config = msgspec.convert(tomllib.loads(text), Config)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise _bad(path, str(error)) from None
+    if problem := _compactor_problem(config.compactor):
+        raise _bad(path, problem)
     memory = config.memory
     if not 0 < memory.shared_part < 1:
         raise _bad(path, "memory.shared_part must lie between 0 and 1")
@@ -133,6 +193,26 @@ def load(folder: Path) -> Config:
     if named:
         raise _bad(path, f"sharing.default names no profile: {named.pop()!r}")
     return config
+
+
+def _compactor_problem(compactor: Compactor) -> str | None:
+    if compactor.model in ("openai", "anthropic") and not (compactor.url and compactor.model_name):
+        return f"compactor.model = {compactor.model!r} needs compactor.url and compactor.model_name"
+    if compactor.key_env and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,99}", compactor.key_env):
+        # Whatever stands there may be the key itself, so that it is not repeated.
+        return "compactor.key_env is no name of an environment variable"
+    bounds = (
+        ("workers", compactor.workers, 1, 64),
+        ("batch_lines", compactor.batch_lines, 1, 64),
+        ("batch_bytes", compactor.batch_bytes, 2_048, 1_048_576),
+        ("context_bytes", compactor.context_bytes, 0, 262_144),
+        ("output_tokens_max", compactor.output_tokens_max, 256, 100_000),
+        ("timeout_seconds", compactor.timeout_seconds, 0.1, 3_600),
+    )
+    for name, value, low, high in bounds:
+        if not low <= value <= high:
+            return f"compactor.{name} must lie between {low} and {high}"
+    return None
 
 
 def _bad(path: Path, reason: str) -> BadInput:

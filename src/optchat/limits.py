@@ -28,7 +28,10 @@ PAYLOAD_BYTES_MAX = 256 * 1024 * 1024
 """One retained payload; more is refused with an error, never clipped."""
 
 ZOOM_PAGE_TOKENS = 4_000
-ZOOM_PAGE_TOKENS_MAX = 20_000
+ZOOM_PAGE_TOKENS_MAX = 14_000
+ZOOM_PAGE_LINES_MAX = 1_800
+"""Quoted, a page stays below what the host would cut: 51,200 bytes or 2,000 lines."""
+
 SEARCH_PAGE_HITS = 20
 SESSIONS_PAGE_ROWS = 50
 EXCERPT_CHARS = 240

@@ -150,8 +150,8 @@ class SyncRequest(Wire):
 
     Content goes along for messages that the sender thinks are new; the answer names what else is
     needed. ``idle`` says that no run of this session is going on in the sender's process, which
-    closes a turn that has no terminal message as interrupted. ``observed_ms`` is when the membership
-    was read: one read earlier than what is sealed never takes anything back.
+    closes a turn that has no terminal message as interrupted. ``observed_ms`` is when the
+    membership was read: one read earlier than what is sealed never takes anything back.
     """
 
     session: SessionInfo
@@ -161,7 +161,10 @@ class SyncRequest(Wire):
 
 
 class SyncResponse(Wire):
-    """What the store holds now. ``need`` empty means that everything final is sealed."""
+    """What the store holds now. ``need`` empty means that everything final is sealed.
+
+    ``notice`` says, once a person should know it, why summaries are not being made (a cap, no key).
+    """
 
     session: str
     generation: int
@@ -170,6 +173,7 @@ class SyncResponse(Wire):
     sealed: int
     turn: str | None = None
     disabled: str | None = None
+    notice: str | None = None
 
 
 # --- assembly -------------------------------------------------------------------------------------
@@ -366,6 +370,224 @@ class StatusResponse(Wire):
     notices: list[str]
 
 
+# --- summaries: the host's own model --------------------------------------------------------------
+
+
+class WorkRequest(Wire):
+    """A host offers its model: "is there something to summarise for this project?" (§10, §13).
+
+    The plugin sends this in a loop while it runs, one at a time for each directory, from outside of
+    every hook. ``host`` and ``instance`` name the asking process (any string that it keeps to).
+    ``project_key``, ``project_directory`` and ``directory`` are as in ``SessionInfo``; only work of
+    the scope that they lead to is given out, since another project's text must not reach this
+    project's provider. ``wait_ms`` (at most 10,000) is how long the answer may be held back when
+    there is nothing. Asking is also the sign of presence: jobs of a scope that no host has asked
+    for within 30 seconds stay queued and cost nothing.
+    """
+
+    host: str
+    instance: str
+    project_key: str
+    project_directory: str
+    directory: str
+    wait_ms: int = 5_000
+
+
+class WorkMessage(Wire):
+    """One message of the call. The roles alternate and begin with "user"."""
+
+    role: Literal["user", "assistant"]
+    text: str
+
+
+class Work(Wire):
+    """One call to make. ``id`` is used once and is its fencing token.
+
+    Ask the model with ``system`` as the *only* instructions (no environment block, no agent prompt)
+    and ``messages`` as the conversation, without any tool, not streamed to anybody, at most
+    ``output_tokens_max`` tokens. ``model`` is "provider/model" where the person configured one, else
+    null: the host's small model where it names one, else the session's own. Where the host can only
+    run a session, use a hidden agent without tools in a child session, mark it so that it is neither
+    listed nor synced to us, and delete it afterwards whatever happened. Answer with ``/v1/work/done``
+    within ``timeout_ms``; a later answer is refused and the call is made again by somebody.
+    """
+
+    id: str
+    purpose: str
+    system: str
+    messages: list[WorkMessage]
+    output_tokens_max: int
+    timeout_ms: int
+    model: str | None = None
+
+
+class WorkResponse(Wire):
+    """``work`` is null when there is nothing to do. ``wanted`` false: stop asking, because another
+    kind of model is configured; ask again only after the host restarts."""
+
+    wanted: bool
+    work: Work | None = None
+
+
+class WorkUsage(Wire):
+    """Tokens as the host reports them; input includes what came from the provider's cache."""
+
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+
+
+class WorkDone(Wire):
+    """What came of a call.
+
+    ``outcome`` is "answer" with the whole ``text`` (reasoning left out), else why there is none:
+    "empty", "reasoning_only", "refused", "filtered", "cut" (the output limit came first),
+    "rate_limited", "timed_out", "unavailable" (the provider or the host failed), "gone" (no such
+    model), "denied" (no key, no credit), "rejected". ``model`` is "provider/model" as used, stored
+    with the nodes. ``usage`` is null where the host reports none; it is then estimated. ``sent``
+    false says that the provider never saw the call, which then costs nothing. ``detail`` is shown to
+    the person and must hold no text of the call.
+    """
+
+    id: str
+    outcome: Literal[
+        "answer",
+        "empty",
+        "reasoning_only",
+        "refused",
+        "filtered",
+        "cut",
+        "rate_limited",
+        "timed_out",
+        "unavailable",
+        "gone",
+        "denied",
+        "rejected",
+    ]
+    text: str = ""
+    model: str = ""
+    usage: WorkUsage | None = None
+    retry_after_ms: int | None = None
+    sent: bool = True
+    detail: str = ""
+
+
+class WorkDoneResponse(Wire):
+    """``accepted`` false: nobody waits for that call any more; drop the answer."""
+
+    accepted: bool
+
+
+# --- summaries: money and the queue ---------------------------------------------------------------
+
+
+class SpendRequest(Wire):
+    """What summaries have cost in the last ``days`` calendar days, today included."""
+
+    days: int = 30
+
+
+class SpendRow(Wire):
+    """One line of a table. ``cost`` is null while some of its calls have no known price."""
+
+    name: str
+    calls: int
+    input_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    cost: float | None
+
+
+class CapInfo(Wire):
+    """One cap: ``limit`` 0 is none."""
+
+    name: str
+    used: int
+    limit: int
+
+
+class FindingInfo(Wire):
+    """How often the checks found something in a model's answers."""
+
+    model: str
+    prompt_version: str
+    finding: str
+    times: int
+
+
+class SpendResponse(Wire):
+    """The meter, by day, session, purpose and model; sessions are named as in refs."""
+
+    total: SpendRow
+    by_day: list[SpendRow]
+    by_session: list[SpendRow]
+    by_purpose: list[SpendRow]
+    by_model: list[SpendRow]
+    caps: list[CapInfo]
+    currency: str
+    unfinished: int
+    notices: list[str]
+    findings: list[FindingInfo]
+
+
+class JobsRequest(Wire):
+    """List the queue; ``retry`` a failed job by its id, or "all" of them, first."""
+
+    retry: str | None = None
+    limit: int = 50
+
+
+class JobInfo(Wire):
+    """One job that is set aside, or that has been tried."""
+
+    id: str
+    kind: str
+    target: str
+    session: str
+    state: str
+    attempts: int
+    error: str
+    due_ms: int
+
+
+class JobsResponse(Wire):
+    """The queue: counts by state, the jobs set aside, and those that wait after a failure."""
+
+    counts: dict[str, int]
+    retried: int
+    failed: list[JobInfo]
+    waiting: list[JobInfo]
+    notices: list[str]
+
+
+class ResumeResponse(Wire):
+    """Caps count anew from now on; ``released`` jobs that one had put off are due."""
+
+    released: int
+
+
+class RebuildRequest(Wire):
+    """Make summaries of another model or prompt version anew, as new revisions.
+
+    ``session`` as s12 with a directory or scope, else everything of the scope. Without ``confirmed``
+    nothing is queued and the answer is the estimate.
+    """
+
+    session: str | None = None
+    directory: str | None = None
+    scope: str | None = None
+    confirmed: bool = False
+
+
+class RebuildResponse(Wire):
+    """``nodes`` to be made again, about ``calls`` and ``input_tokens``; ``queued`` of them."""
+
+    nodes: int
+    calls: int
+    input_tokens: int
+    queued: int
+
+
 ROUTES: dict[str, tuple[type[Wire] | None, type[Wire]]] = {
     "/v1/health": (None, Health),
     "/v1/sync": (SyncRequest, SyncResponse),
@@ -375,6 +597,12 @@ ROUTES: dict[str, tuple[type[Wire] | None, type[Wire]]] = {
     "/v1/status": (None, StatusResponse),
     "/v1/export": (ExportRequest, ExportResponse),
     "/v1/resync": (ResyncRequest, SyncResponse),
+    "/v1/work": (WorkRequest, WorkResponse),
+    "/v1/work/done": (WorkDone, WorkDoneResponse),
+    "/v1/spend": (SpendRequest, SpendResponse),
+    "/v1/jobs": (JobsRequest, JobsResponse),
+    "/v1/resume": (None, ResumeResponse),
+    "/v1/rebuild": (RebuildRequest, RebuildResponse),
     "/v1/stop": (None, Health),
 }
 """Every path with its request and answer."""

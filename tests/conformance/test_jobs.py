@@ -6,7 +6,7 @@ import pytest
 
 from optchat.core.tree import SessionTree
 from optchat.errors import Conflict
-from optchat.refs import Csn, SessionId, Span
+from optchat.refs import Csn, ScopeId, SessionId, Span
 from optchat.storage.ports import JobKind, JobState
 
 TREE = SessionTree(SessionId("a"), 0)
@@ -221,3 +221,113 @@ def test_a_job_enqueued_in_a_failed_transaction_was_never_there(world):
     assert job(world, "j1") is None
     assert claim(world) is None
     assert put(world, world.a_job("j1", kind=JobKind.TURN)) == [True]
+
+
+def test_queues_are_served_in_turn(world):
+    """A session with much to do does not keep the others waiting."""
+    put(world, *(world.a_job(f"a{n}") for n in range(3)))
+    put(world, world.a_job("b0", session_id=SessionId("b")))
+    put(world, world.a_job("scope", session_id=None))
+    order = [claim(world).job_id for _ in range(5)]
+    assert order == ["a0", "b0", "scope", "a1", "a2"]
+
+
+def test_a_claim_can_be_kept_to_scopes(world):
+    other = ScopeId("project:other")
+    put(world, world.a_job("a"), world.a_job("b", session_id=SessionId("b"), scope_id=other))
+    taken = world.write(lambda tx: tx.jobs.claim("w", 0, 1, [other]))
+    assert taken.job_id == "b"
+    assert world.write(lambda tx: tx.jobs.claim("w", 0, 1, [])) is None
+    assert world.write(lambda tx: tx.jobs.claim("w", 0, 1, [other, world.scope_id])).job_id == "a"
+
+
+def test_a_certain_job_can_be_leased_to_go_along(world):
+    put(world, world.a_job("due", not_before_ms=10**6))
+    put(world, world.a_job("waits"), waits_for=[(TREE, Span(0, 1))])
+
+    def lease(job_id: str):
+        return world.write(lambda tx: tx.jobs.lease(job_id, "w", 1000, 100))
+
+    for job_id in ("due", "waits"):
+        taken = lease(job_id)
+        assert (taken.state, taken.token, taken.lease_until_ms) == (JobState.LEASED, 1, 1100)
+        assert lease(job_id) is None
+    assert lease("unknown") is None
+    # What misses a node is not claimed when its lease runs out, and waits again when given back.
+    assert claim(world, 5000).job_id == "due"
+    assert claim(world, 5000) is None
+    assert release(world, "waits", 1)
+    assert job(world, "waits").state is JobState.WAITING
+
+
+def test_open_jobs_of_a_queue_come_oldest_first(world):
+    put(world, world.a_job("j1"), world.a_job("other", session_id=SessionId("b")))
+    put(world, world.a_job("j2"), waits_for=[(TREE, Span(0, 1))])
+    put(world, world.a_job("j3"))
+    claim(world)
+
+    def open_in(limit: int) -> list[str]:
+        return [j.job_id for j in world.read(lambda tx: tx.jobs.open_in("a", limit))]
+
+    assert open_in(9) == ["j2", "j3"]
+    assert open_in(1) == ["j2"]
+
+
+def test_hurrying_makes_due_what_was_put_off_and_not_tried(world):
+    put(world, world.a_job("b", session_id=SessionId("b")))
+    put(world, world.a_job("late", not_before_ms=9000), world.a_job("tried"))
+    taken = world.write(lambda tx: tx.jobs.lease("tried", "w", 0, 10))
+    release(world, "tried", taken.token, at=9000)
+    assert world.write(lambda tx: tx.jobs.hurry("a", 1000, first=True)) == 1
+    assert job(world, "tried").not_before_ms == 9000
+    assert claim(world).job_id == "late"
+    assert world.write(lambda tx: tx.jobs.hurry("a", 1000, first=False)) == 0
+
+
+def test_a_postponed_job_keeps_its_attempts(world):
+    put(world, world.a_job("j1"))
+    taken = claim(world)
+    assert not world.write(
+        lambda tx: tx.jobs.postpone("j1", taken.token + 1, not_before_ms=0, error="")
+    )
+    assert world.write(
+        lambda tx: tx.jobs.postpone("j1", taken.token, not_before_ms=3000, error="no budget")
+    )
+    found = job(world, "j1")
+    assert (found.state, found.attempts, found.error) == (JobState.READY, 0, "no budget")
+    assert claim(world, 3000).token == taken.token + 1
+
+
+def test_failed_jobs_can_be_tried_again(world):
+    put(world, world.a_job("j1"), world.a_job("j2"))
+    for _ in range(2):
+        taken = claim(world)
+        release(world, taken.job_id, taken.token, error="bad", failed=True)
+    assert world.write(lambda tx: tx.jobs.retry(1000, "j1")) == 1
+    assert world.write(lambda tx: tx.jobs.retry(1000, "j1")) == 0
+    found = job(world, "j1")
+    assert (found.state, found.attempts, found.error) == (JobState.READY, 0, "")
+    assert found.token == 1, "a result from before is still fenced"
+    assert world.write(lambda tx: tx.jobs.retry(1000)) == 1
+
+
+def test_a_redo_waits_for_the_next_commit_of_a_node_that_is_there(world):
+    world.write(lambda tx: tx.trees.put_node(world.a_node(TREE, Span(0, 1))))
+    again = [(TREE, Span(0, 1))]
+    assert world.write(lambda tx: tx.jobs.redo(world.a_job("j1"), again))
+    assert not world.write(lambda tx: tx.jobs.redo(world.a_job("j1"), again))
+    assert job(world, "j1").state is JobState.WAITING
+    assert world.write(lambda tx: tx.jobs.resolve(TREE, Span(0, 1))) == 1
+
+
+def test_jobs_are_listed_by_state_newest_first(world):
+    put(world, world.a_job("j1"), world.a_job("j2"), world.a_job("j3"))
+    claim(world)
+
+    def listed(state: JobState, limit: int) -> list[str]:
+        return [j.job_id for j in world.read(lambda tx: tx.jobs.listed(state, limit))]
+
+    assert listed(JobState.READY, 9) == ["j3", "j2"]
+    assert listed(JobState.READY, 1) == ["j3"]
+    assert listed(JobState.LEASED, 9) == ["j1"]
+    assert listed(JobState.DONE, 9) == []

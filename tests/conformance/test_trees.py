@@ -95,6 +95,14 @@ def test_retiring_what_is_not_live_changes_nothing(world, tree):
     assert found.died == 4
 
 
+def test_the_last_revision_counts_the_retired_too(world, tree):
+    span = Span(0, 1)
+    assert world.read(lambda tx: tx.trees.last_revision(tree, span)) == 0
+    put(world, world.a_node(tree, span, 3))
+    world.write(lambda tx: tx.trees.retire_node(tree, span, Csn(5)))
+    assert world.read(lambda tx: tx.trees.last_revision(tree, span)) == 3
+
+
 def test_nodes_in_gives_the_named_revisions_in_the_order_asked(world, tree):
     nodes = {span: world.a_node(tree, span) for span in (Span(0, 1), Span(1, 1), Span(0, 2))}
     put(world, *nodes.values())

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from optchat.core.records import Generation, Lineage, Segment
-from optchat.core.tree import SessionTree
-from optchat.refs import Csn, ScopeId, SessionId
+from optchat.core.tree import NodeKind, ScopeTree, SessionTree
+from optchat.refs import Csn, ScopeId, SessionId, Span
+from optchat.storage.ports import SearchQuery
 
 
 def own(*segments: Segment) -> Lineage:
@@ -188,3 +189,83 @@ def test_of_session_gives_visible_publications_newest_first_below_a_number(world
     assert numbers(3, 10) == [0]
     assert numbers(0, 10) == []
     assert numbers(None, 0) == []
+
+
+def test_every_record_of_a_long_cover_is_found_and_nothing_beside_it(world):
+    tree = world.session("a")
+    world.seal(tree, *(f"broker {n}" for n in range(40)))
+    world.publish(tree, 5, 38)  # 5, 6+2, 8+8, 16+16, 32+4, 36+2
+    found = world.search(world.now(), "broker")
+    assert set(found) == {f"{tree}:{n}" for n in range(5, 38)}
+    now = world.now()
+    assert world.read(lambda tx: tx.search.searchable(now)) == 33
+
+
+def test_retired_since_tells_whether_a_snapshot_lost_something(world):
+    tree = world.session("a")
+    world.seal(tree, "zero", "one")
+    world.publish(tree, 0, 1)
+    world.publish(tree, 1, 2)
+
+    def since(csn: int, before: int) -> bool:
+        return world.read(
+            lambda tx: tx.publications.retired_since(world.scope_id, Csn(csn), before)
+        )
+
+    assert not since(0, 99)
+    world.write(lambda tx: tx.publications.retire(world.scope_id, 1, tx.meta.next_csn()))
+    assert since(2, 2)
+    assert not since(2, 1), "it was not in the snapshot"
+    assert not since(3, 2), "the snapshot was taken after it had gone"
+    other = ScopeId("project:other")
+    assert not world.read(lambda tx: tx.publications.retired_since(other, Csn(0), 99))
+
+
+def summaries(world, visibility, *terms: str, **more) -> dict[str, set[str]]:
+    query = replace(SearchQuery(terms=terms), **more)
+    found = world.read(lambda tx: tuple(tx.search.node_hits(visibility, query)))
+    return {f"{hit.node.tree}#{hit.node.span}": set(hit.matched) for hit in found}
+
+
+def test_a_summary_is_found_when_all_below_it_is_visible(world):
+    tree = world.session("a")
+    world.seal(tree, *"abcdefgh")
+    shared = ScopeTree(world.scope_id)
+    for node in (
+        world.a_node(tree, Span(0, 2), text="the broker was chosen"),
+        world.a_node(tree, Span(2, 2), text="the broker was built"),
+        world.a_node(tree, Span(4, 4), text="the broker was dropped"),
+        world.a_node(tree, Span(0, 1), text="broker", kind=NodeKind.VERBATIM),
+        world.a_node(tree, Span(1, 1), text="broker", kind=NodeKind.FALLBACK),
+        world.a_node(shared, Span(0, 1), text="a broker"),
+        world.a_node(shared, Span(0, 2), text="a broker and more"),
+    ):
+        world.write(lambda tx, node=node: tx.trees.put_node(node))
+    world.publish(tree, 0, 3)
+    now = world.now()
+    assert summaries(world, now, "broker") == {
+        "g:a:0#0+2": {"broker"},
+        "p:project:p1#0": {"broker"},
+    }
+    member = replace(now, own=own(Segment(tree, 2, 8)))
+    assert set(summaries(world, member, "broker", session_id=SessionId("a"))) == {
+        "g:a:0#0+2",
+        "g:a:0#2+2",
+        "g:a:0#4+4",
+    }
+    assert summaries(world, member, "broker", session_id=SessionId("b")) == {}
+    assert set(summaries(world, now, "broker", excluded=("chosen",))) == {"p:project:p1#0"}
+    assert summaries(world, now, "broker", since_ms=0) == {}
+    assert summaries(world, now, "broker", until_ms=99) == {}
+    assert summaries(world, replace(now, csn=Csn(0)), "broker") == {}
+
+
+def test_a_retired_summary_is_found_by_older_snapshots_only(world):
+    tree = world.session("a")
+    world.seal(tree, "zero", "one")
+    world.publish(tree, 0, 2)
+    world.write(lambda tx: tx.trees.put_node(world.a_node(tree, Span(0, 2), text="broker")))
+    before = world.now()
+    world.write(lambda tx: tx.trees.retire_node(tree, Span(0, 2), tx.meta.next_csn()))
+    assert summaries(world, world.now(), "broker") == {}
+    assert set(summaries(world, before, "broker")) == {"g:a:0#0+2"}

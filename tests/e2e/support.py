@@ -6,6 +6,7 @@ use sessions of their own, unless the module says ``scope="function"``.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -15,13 +16,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any, TypeVar
 
+import apsw
 import pytest
 
 from optchat.coordinator.client import Client
@@ -31,12 +34,18 @@ from optchat.testing.hostfiles import PluginEntry
 from optchat.testing.opencode import OpenCodeHost
 from optchat.testing.provider import (
     CapturedRequest,
+    Gate,
     LoopbackProvider,
     Reply,
+    ToolCall,
+    calls,
     canonical_bytes,
     content_text,
+    failure,
+    text,
 )
 from optchat.wire import SessionCounts, StatusResponse
+from tests.harness.request_reader import NativeTurn, check_coverage, read_request
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -95,6 +104,10 @@ class Memory:
     def published(self, session: str) -> int:
         counts = self.counts(session)
         return counts.published if counts is not None else 0
+
+    def records(self, session: str) -> int:
+        counts = self.counts(session)
+        return counts.records if counts is not None else 0
 
     def publications(self) -> int:
         """Publications of all scopes together."""
@@ -214,7 +227,7 @@ def memory_fixture(
 
     With ``configs`` each test runs once under each of these settings.
     """
-    params = [pytest.param(text, id=name) for name, text in (configs or {}).items()] or None
+    params = [pytest.param(config, id=name) for name, config in (configs or {}).items()] or None
 
     @pytest.fixture(scope=scope, params=params)
     def memory_host(
@@ -295,8 +308,8 @@ def without_memory(request: CapturedRequest) -> Json:
 
 
 def _is_ours(part: Json) -> bool:
-    text = part.get("text")
-    return isinstance(text, str) and bool(NEWS.fullmatch(text) or BASE.fullmatch(text))
+    told = part.get("text")
+    return isinstance(told, str) and bool(NEWS.fullmatch(told) or BASE.fullmatch(told))
 
 
 def native_texts(request: CapturedRequest) -> list[tuple[str, str]]:
@@ -333,4 +346,210 @@ def check_pairs(request: CapturedRequest) -> None:
 def grows(requests: list[CapturedRequest]) -> bool:
     """Whether each request extends the one before it byte for byte."""
     sent = [canonical_bytes(request) for request in requests]
-    return all(b.startswith(a) for a, b in zip(sent, sent[1:], strict=False))
+    return all(b.startswith(a) for a, b in itertools.pairwise(sent))
+
+
+def host_turns(messages: list[Json]) -> list[NativeTurn]:
+    """A host session's turns for the coverage reader: the records they must have given, by §3.
+
+    For sessions without steering, compaction or shell commands: each user message opens a turn.
+    """
+    turns: list[NativeTurn] = []
+    at = 0
+    for message in messages:
+        texts: list[str] = []
+        count = 0
+        for part in message["parts"]:
+            if part["type"] == "text" and part["text"]:
+                count += 1
+                texts.append(part["text"])
+            elif part["type"] == "tool":
+                count += 2
+                texts.append(part["state"].get("output") or part["state"].get("error") or "")
+        if message["info"]["role"] == "user":
+            turns.append(NativeTurn(start=at, end=at, texts=(), key=message["info"]["id"]))
+        last = turns[-1]
+        at += count
+        turns[-1] = NativeTurn(start=last.start, end=at, texts=(*last.texts, *texts), key=last.key)
+    return turns
+
+
+def check_covered(memory: Memory, session: str) -> None:
+    """Every request of a session shows every earlier record and publication once (I2)."""
+    turns = host_turns(memory.host.messages(session))
+    for request in memory.provider.requests(session):
+        read = read_request(request.messages)
+        live = next(i for i, turn in enumerate(turns) if turn.start == read.news[-1].own_records)
+        assert turns[live].texts[0] in [told for role, told in read.native if role == "user"][-1]
+        check_coverage(read, turns=[*turns[:live], _so_far(turns[live])])
+
+
+def _so_far(turn: NativeTurn) -> NativeTurn:
+    """The live turn as far as every request of it must hold it: what the user asked."""
+    return NativeTurn(start=turn.start, end=turn.end, texts=turn.texts[:1], key=turn.key)
+
+
+# The same script on a host without the plugin and on one with it.
+
+
+@dataclass(slots=True)
+class Run:
+    """What one run of the script left behind, as plain data."""
+
+    after_turn: list[list[Json]]
+    stored: dict[str, list[Json]]
+    requests: list[CapturedRequest]
+    files: dict[str, bytes]
+
+    def of(self, number: int, purpose: str = "main") -> list[CapturedRequest]:
+        """The requests of the script's nth session."""
+        ids = list(dict.fromkeys(r.session_id for r in self.requests if r.purpose == "main"))
+        return [r for r in self.requests if r.session_id == ids[number] and r.purpose == purpose]
+
+
+@cache
+def twins() -> tuple[Run, Run]:
+    """The script without the plugin, then with it, one after the other at the same paths.
+
+    So nothing that names a path differs, and the reported usage is scripted, for it would depend on
+    what was sent.
+    """
+    with tempfile.TemporaryDirectory(prefix="optchat-twin-") as name:
+        folder = Path(name)
+        with (
+            LoopbackProvider() as provider,
+            OpenCodeHost(folder / "host", provider.base_url) as host,
+        ):
+            turns = _script(host, provider, lambda session: None)
+            host.stop()
+            plain = _run(host, provider, turns)
+        shutil.rmtree(folder / "host")
+        with running_memory(folder) as memory:
+            # Each turn sees the one before it published, so that there are news to take out.
+            turns = _script(memory.host, memory.provider, _Publishing(memory))
+            memory.host.stop()
+            ours = _run(memory.host, memory.provider, turns)
+    return plain, ours
+
+
+@dataclass(slots=True)
+class _Publishing:
+    memory: Memory
+    count: int = 0
+
+    def __call__(self, session: str) -> None:
+        self.count += 1
+        eventually(lambda: self.memory.publications() >= self.count, what="the publication")
+
+
+def _script(
+    host: OpenCodeHost, provider: LoopbackProvider, done: Callable[[str], None]
+) -> list[list[Json]]:
+    """Two sessions, seven turns: text, parallel calls, failing ones, an error, an abort."""
+    usage = {"prompt_tokens": 1000, "completion_tokens": 10, "total_tokens": 1010}
+    seen: list[list[Json]] = []
+
+    def bash(word: str) -> ToolCall:
+        arguments = {"command": f"echo {word}", "description": "say a word"}
+        return ToolCall(name="bash", arguments=arguments, id=f"call_{word}")
+
+    missing = {"filePath": str(host.project / "missing.txt")}
+    wrong = ToolCall(name="read", arguments=missing, id="call_missing")
+
+    def turn(session: str, prompt: str, *replies: Reply, abort: bool = False) -> None:
+        provider.plan(session, *(replace(reply, usage=usage) for reply in replies))
+        if abort:
+            with closing(host.events()) as events:
+                host.prompt_async(session, prompt)
+                events.wait(
+                    lambda e: (
+                        e["type"] == "message.part.delta"
+                        and e["properties"]["sessionID"] == session
+                    )
+                )
+                host.abort(session)
+                events.wait_final(session)
+        else:
+            host.prompt(session, prompt)
+        seen.append(host.messages(session))
+        done(session)
+
+    first, second = host.create_session(), host.create_session(title="second")
+    turn(first, "What is it?", text("It is a parser – größer als ✓"))
+    turn(second, "Say two words", calls(bash("one"), bash("two")), text("said"))
+    turn(first, "Read it", calls(wrong, bash("three")), text("there is none"))
+    turn(second, "Fail", failure(400, "no such thing"))
+    turn(first, "Go on", text("half an answer", gate_mid=Gate()), abort=True)
+    turn(first, "Again", calls(bash("four")), calls(bash("five")), text("done"))
+    turn(second, "And <now> & then?", text("the end"))
+    provider.wait_for(1, first, purpose="title")
+    return seen
+
+
+def _run(host: OpenCodeHost, provider: LoopbackProvider, turns: list[list[Json]]) -> Run:
+    return Run(
+        after_turn=turns,
+        stored=stored_rows(host),
+        requests=provider.requests(purpose=None),
+        files=host_files(host),
+    )
+
+
+def stored_rows(host: OpenCodeHost) -> dict[str, list[Json]]:
+    """The messages and parts in a stopped host's store, in the order of their ids."""
+    path = host.home / "data" / "opencode" / "opencode.db"
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        return {
+            table: [
+                {"id": id_, "of": of, **json.loads(data)}
+                for id_, of, data in connection.execute(
+                    f"select id, {of}, data from {table} order by {of}, id"
+                )
+            ]
+            for table, of in (("message", "session_id"), ("part", "message_id"))
+        }
+    finally:
+        connection.close()
+
+
+def host_files(host: OpenCodeHost) -> dict[str, bytes]:
+    """Every file that a host wrote or was given, but for the links to its packages."""
+    return {
+        str(path.relative_to(host.home)): path.read_bytes()
+        for path in sorted(host.home.rglob("*"))
+        if path.is_file() and not path.is_symlink()
+    }
+
+
+INJECTED = re.compile(
+    rb"optchat_memory|optchat_news|<shared_memory|<own_history|Memory from optchat|"
+    rb"(?:prt|msg)_optchat|\bpub:\d|\bpub<\d|pub&lt;\d|\bs\d+:\d+:\d+\b"
+)
+
+
+def injected(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Where anything that the plugin puts into requests is in a host's files."""
+    found = {name: INJECTED.search(data) for name, data in files.items()}
+    return {name: match[0] for name, match in found.items() if match is not None}
+
+
+def comparable(value: Any, names: dict[str, str] | None = None) -> Any:
+    """A host's data with its ids numbered by first appearance and its times taken out.
+
+    A stored provider error names the endpoint's port and the time of its answer: taken out as well.
+    """
+    names = {} if names is None else names
+    if isinstance(value, dict):
+        times = ("time", "date")
+        return {k: "-" if k in times else comparable(v, names) for k, v in value.items()}
+    if isinstance(value, list):
+        return [comparable(item, names) for item in value]
+    if isinstance(value, str):
+        value = _ENDPOINT.sub("http://endpoint", value)
+        return _HOST_ID.sub(lambda m: names.setdefault(m[0], f"{m[1]}#{len(names)}"), value)
+    return value
+
+
+_ENDPOINT = re.compile(r"http://127\.0\.0\.1:\d+")
+_HOST_ID = re.compile(r"\b(ses|msg|prt)_[0-9A-Za-z]{20,}")

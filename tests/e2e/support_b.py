@@ -9,9 +9,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -26,13 +28,24 @@ from optchat.storage.sqlite.connection import Connection, Row
 from optchat.testing.hostevents import Event, EventStream
 from optchat.testing.hostfiles import PluginEntry
 from optchat.testing.provider import CapturedRequest, content_text
-from optchat.wire import Health, StatusResponse
+from optchat.wire import (
+    AssembleRequest,
+    AssembleResponse,
+    Health,
+    StatusResponse,
+    SyncRequest,
+    SyncResponse,
+    ToolRequest,
+    ToolResponse,
+)
 
 T = TypeVar("T")
 
 PLUGIN = Path(optchat.__file__).parent / "hosts" / "opencode" / "plugin" / "optchat.js"
 COMMAND = [sys.executable, "-m", "optchat"]
-CLI_TIMEOUT_S = 60.0
+CLI_TIMEOUT_S = 90.0
+# A loaded test machine must not look like a coordinator that is gone.
+PATIENT = {"start_timeout_ms": 40_000, "assemble_timeout_ms": 20_000, "sync_timeout_ms": 30_000}
 
 
 def eventually(look: Callable[[], T], timeout: float = 30.0, *, what: str = "") -> T:
@@ -91,8 +104,8 @@ class Memory:
         return {"OPTCHAT_HOME": str(self.home)}
 
     def plugin(self, *, command: list[str] | None = None, **options: Any) -> PluginEntry:
-        """Our plugin as an entry of the host's configuration."""
-        return (PLUGIN.as_uri(), {"command": command or COMMAND, **options})
+        """Our plugin as an entry of the host's configuration; patient unless told otherwise."""
+        return (PLUGIN.as_uri(), {"command": command or COMMAND, **PATIENT, **options})
 
     # --- the coordinator ---
 
@@ -121,6 +134,12 @@ class Memory:
         self.started.append(process)
         return process
 
+    def ensure(self) -> dict[str, Any]:
+        """Start the coordinator if none runs; what a plugin is told."""
+        done = self.cli("ensure", "--json")
+        assert done.status == 0, done
+        return done.data
+
     def health(self) -> Health:
         with Client(self.paths, timeout_s=5.0) as client:
             return client.health()
@@ -142,6 +161,8 @@ class Memory:
             pid = self.health().pid
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.cli("stop", timeout=30)
+            with contextlib.suppress(TimeoutError):
+                eventually(lambda: not alive(pid), 5)
             if alive(pid):
                 os.kill(pid, signal.SIGKILL)
         for process in self.started:
@@ -171,9 +192,7 @@ class Memory:
 
     def nodes(self) -> dict[tuple[str, int, int, int], tuple[str, str, int, int | None]]:
         """(tree, start, count, revision) of every node, with (label, text, born, died)."""
-        found = self.rows(
-            "select tree, start, count, revision, label, text, born, died from node"
-        )
+        found = self.rows("select tree, start, count, revision, label, text, born, died from node")
         return {(r[0], r[1], r[2], r[3]): (r[4], r[5], r[6], r[7]) for r in found}
 
     def publications(self) -> list[Row]:
@@ -198,13 +217,31 @@ def alive(pid: int) -> bool:
 
 
 @contextlib.contextmanager
-def memory_at(home: Path, settings: str = "") -> Iterator[Memory]:
-    """A data directory whose coordinator is gone afterwards."""
-    memory = Memory(home, settings)
+def temporary_memory(settings: str = "") -> Iterator[Memory]:
+    """A data directory at a short path, since a socket's is bounded; all gone afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="optchat-b-"))
+    memory = Memory(folder / "home", settings)
     try:
         yield memory
     finally:
         memory.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """What a scripted session talks to: a coordinator over its socket."""
+
+    client: Client
+
+    def sync(self, request: SyncRequest) -> SyncResponse:
+        return self.client.call("/v1/sync", request, SyncResponse)
+
+    def assemble(self, request: AssembleRequest) -> AssembleResponse:
+        return self.client.call("/v1/assemble", request, AssembleResponse)
+
+    def tool(self, request: ToolRequest) -> ToolResponse:
+        return self.client.call("/v1/tool", request, ToolResponse)
 
 
 # --- reading requests and notices -----------------------------------------------------------------

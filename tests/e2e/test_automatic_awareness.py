@@ -8,6 +8,7 @@ from optchat.testing.provider import call, text
 from tests.e2e.support import (
     Memory,
     bases,
+    check_covered,
     memory_fixture,
     native_texts,
     news,
@@ -45,6 +46,8 @@ def test_b_s_first_request_holds_a_s_published_decision_as_a_line_with_a_ref(
     [opened] = tool_results(second)
     assert DECISION in opened
     assert f"turn of {memory.name(a)} (A), completed" in opened
+    check_covered(memory, a)
+    check_covered(memory, b)
 
 
 def test_a_request_of_the_host_s_own_machinery_carries_no_memory(memory: Memory) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from optchat.testing.provider import Gate, text
 from tests.e2e.support import (
     Memory,
+    check_covered,
     eventually,
     memory_fixture,
     native_texts,
@@ -33,7 +34,7 @@ def test_do_that_stands_beside_b_s_previous_exchange_and_a_s_proposal_only_in_th
     host.prompt_async(a, UNFINISHED)
     gate.wait_entered()
     # Its request is sealed, so that it could be shown if anything wanted to.
-    eventually(lambda: (memory.counts(a) or 0) and memory.counts(a).records >= 3)  # type: ignore[union-attr]
+    eventually(lambda: memory.records(a) >= 3, what="A's request as a record")
 
     (asked,) = memory.turn(b, "do that", text("done"))
     native = native_texts(asked)
@@ -52,6 +53,8 @@ def test_do_that_stands_beside_b_s_previous_exchange_and_a_s_proposal_only_in_th
 
     gate.open()
     memory.wait_published(a, 2)
+    check_covered(memory, a)
+    check_covered(memory, b)
 
 
 def test_a_new_session_begins_without_anybody_s_unfinished_task(memory: Memory) -> None:

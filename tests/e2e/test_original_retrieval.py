@@ -11,7 +11,15 @@ from typing import Any
 from optchat.core.tree import cover
 from optchat.refs import PublicationRef, SessionRef, Span, parse_ref
 from optchat.testing.provider import CapturedRequest, Reply, ToolCall, call, calls, text
-from tests.e2e.support import Memory, answers, bases, lines, memory_fixture, shared_lines
+from tests.e2e.support import (
+    Memory,
+    answers,
+    bases,
+    check_covered,
+    lines,
+    memory_fixture,
+    shared_lines,
+)
 
 # Small enough that five turns make the shared view show parents, rendered anew for each session.
 memory = memory_fixture(
@@ -19,7 +27,9 @@ memory = memory_fixture(
     "shared_base_news_bytes_max = 1\n"
 )
 
-SCRIPT = "for i in $(seq 1 1200); do echo \"line $i: größer als ✓ 🜁\"; done"
+# Long enough that a summary of two turns is shorter than their two lines.
+REASONS = "memory is dear, disks are slow, and nobody has asked for more than that; " * 6
+SCRIPT = 'for i in $(seq 1 1200); do echo "line $i: größer als ✓ 🜁"; done'
 BELOW = re.compile(r"^  ((?:pub|s\d+:\d+):\d+(?:\+\d+)?) ", re.MULTILINE)
 SOURCE = re.compile(r"^source: records (\d+)\.\.(\d+), covered by:$", re.MULTILINE)
 ORIGINAL = re.compile(
@@ -79,7 +89,7 @@ def test_a_shared_parent_line_leads_by_zoom_alone_to_the_bytes_that_the_host_hol
     bash = {"command": SCRIPT, "description": "much output"}
     memory.turn(a, "Wie groß ist der Bestand? — bitte zählen", call("bash", bash), text("1200 ✓"))
     for n in range(1, 5):
-        answer = f"Decided: the limit of tier {n} is {n}00 MB; reasons were weighed at length"
+        answer = f"Decided: the limit of tier {n} is {n}00 MB, for these reasons: {REASONS}"
         memory.turn(a, f"What is the limit of tier {n}?", text(answer))
     memory.wait_quiet()
 
@@ -102,7 +112,7 @@ def test_a_shared_parent_line_leads_by_zoom_alone_to_the_bytes_that_the_host_hol
     assert walker.children("pub:0+4") == ["pub:0+2", "pub:2+2"]
     assert walker.children("pub:0+2") == ["pub:0", "pub:1"]
     assert walker.children("pub:2+2") == ["pub:2", "pub:3"]
-    # Each publication names its turn's exact cover, and together they are A's history without a gap.
+    # Each publication names its turn's exact cover; together they are A's history without a gap.
     number, end = int(memory.name(a)[1:]), 0
     for seq in range(4):
         told = walker.opened[f"pub:{seq}"][0]
@@ -140,4 +150,6 @@ def test_a_shared_parent_line_leads_by_zoom_alone_to_the_bytes_that_the_host_hol
         assert "complete: yes" in pages[-1]
         assert all("complete: no" in page for page in pages[:-1])
     assert max(len(payload) for payload in payloads) > 30_000
+    check_covered(memory, a)
+    check_covered(memory, b)
     assert max(len(pages) for pages in walker.opened.values()) >= 3

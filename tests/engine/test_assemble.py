@@ -350,7 +350,7 @@ def test_partial_memory_discloses_what_is_missing(make_bench):
     assert partial is not None
     with pytest.raises(CoverageError):
         check_sent(a, partial)
-    read = read_request(as_sent(a, partial))
+    read = check_sent(a, partial, partial=True)
     assert read.notice is not None
     assert "not shown" in read.notice
     assert read.news[-1].coverage != "complete"
@@ -369,7 +369,7 @@ def test_a_live_turn_larger_than_the_window_stops_and_says_so(bench):
 
 
 def test_a_turn_that_outgrows_its_room_is_folded_under_the_same_snapshot(bench):
-    a, b = bench.session("A", model=model(24_000)), bench.session("B")
+    a, b = bench.session("A", model=model(12_000)), bench.session("B")
     for n in range(6):
         a.turn(f"a{n}", LONG)
         bench.drain()

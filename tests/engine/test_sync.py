@@ -59,22 +59,20 @@ def test_how_often_the_host_reports_does_not_matter(make_bench):
     for often in (False, True):
         bench = make_bench()
         a = bench.session()
-        script = [
-            lambda: a.user("one"),
-            lambda: a.assistant("working", tools=(("bash", {"c": 1}, "x" * 900),)),
-            lambda: a.user("steer", opens=False),
-            lambda: a.assistant("done", terminal="completed"),
-            lambda: a.user("two"),
-            lambda: a.assistant("half"),
-            lambda: a.user("three"),
-            lambda: a.assistant("", tools=(("read", {}, "y"), ("read", {}, "y"))),
-            lambda: a.assistant("end", terminal="failed"),
-        ]
-        for step in script:
-            step()
-            if often:
+
+        def told(_message: MessageInfo, often: bool = often, a: ScriptedSession = a) -> None:
+            for _ in range(2 * often):
                 a.sync()
-                a.sync()
+
+        told(a.user("one"))
+        told(a.assistant("working", tools=(("bash", {"c": 1}, "x" * 900),)))
+        told(a.user("steer", opens=False))
+        told(a.assistant("done", terminal="completed"))
+        told(a.user("two"))
+        told(a.assistant("half"))
+        told(a.user("three"))
+        told(a.assistant("", tools=(("read", {}, "y"), ("read", {}, "y"))))
+        told(a.assistant("end", terminal="failed"))
         a.sync(idle=True)
         bench.drain()
         found, jobs, _ = bench.state()
@@ -84,8 +82,10 @@ def test_how_often_the_host_reports_does_not_matter(make_bench):
     ours, theirs = once[0][1], many[0][1]
     assert ours[1] == theirs[1], "the same records"
     assert ours[3] == theirs[3], "the same membership"
-    assert [(t.key, t.start_seq, t.end_seq_exclusive, t.outcome, t.opened_ms, t.closed_ms)
-            for t in ours[2]] == [
+    assert [
+        (t.key, t.start_seq, t.end_seq_exclusive, t.outcome, t.opened_ms, t.closed_ms)
+        for t in ours[2]
+    ] == [
         (t.key, t.start_seq, t.end_seq_exclusive, t.outcome, t.opened_ms, t.closed_ms)
         for t in theirs[2]
     ]
@@ -303,7 +303,9 @@ def test_a_truncated_output_says_so_and_where_the_whole_is(bench):
 
 def test_an_attachment_is_kept_by_manifest(bench):
     a = bench.session()
-    a._add("user", [FilePart(id="f", mime="image/png", filename="a.png", content_bytes=9)], opens=True)
+    a._add(
+        "user", [FilePart(id="f", mime="image/png", filename="a.png", content_bytes=9)], opens=True
+    )
     a.sync()
     (record,) = bench.records()
     assert json.loads(bench.payload(record))["filename"] == "a.png"

@@ -30,7 +30,8 @@ _BASE = re.compile(
     r"<optchat_memory>\n(?P<instruction>(?:[^<\n][^\n]*\n)+)"
     r'<shared_memory publications="(?P<publications>[0-9]+)">\n(?P<shared>(?:[^<\n][^\n]*\n)*)'
     r"</shared_memory>\n"
-    r'(?:<own_history session="s(?P<session>[0-9]+):(?P<gen>[0-9]+)" records="(?P<records>[0-9]+)">\n'
+    r'(?:<own_history session="s(?P<session>[0-9]+):(?P<gen>[0-9]+)" '
+    r'records="(?P<records>[0-9]+)">\n'
     r"(?P<own>(?:[^<\n][^\n]*\n)*)</own_history>\n)?"
     r"(?:<notice>(?P<notice>[^<>\n]+)</notice>\n)?</optchat_memory>\n"
 )
@@ -182,7 +183,8 @@ def check_coverage(
 ) -> None:
     """Everything up to the snapshot and every earlier record is there exactly once (I2).
 
-    ``turns`` in order, the live one last. ``partial`` allows gaps that the request itself discloses.
+    ``turns`` in order, the live one last. ``partial`` allows gaps that the
+    request itself discloses.
 
     Raises:
         CoverageError: naming what is missing or doubled.
@@ -203,7 +205,10 @@ def check_coverage(
             raise CoverageError(f"a news block ends at {at} and says {block.snapshot}")
     if snapshot is not None and at != snapshot:
         raise CoverageError(f"publications are shown up to {at}, the snapshot is {snapshot}")
-    if any(line.session is not None for line in (*read.shared, *(x for b in read.news for x in b.lines))):
+    if any(
+        line.session is not None
+        for line in (*read.shared, *(x for b in read.news for x in b.lines))
+    ):
         raise CoverageError("a session's line is among the publications")
 
     own = {(line.session, line.generation) for line in read.own}
@@ -221,10 +226,12 @@ def check_coverage(
         raise CoverageError("the live turn is in the own view")
     position = 0
     for turn in turns:
-        if turn.end <= read.boundary:
+        if turn.end <= read.boundary or (gaps and turn is not live):
             continue
         if turn.start < read.boundary:
-            raise CoverageError(f"the boundary {read.boundary} cuts the turn {turn.start}..{turn.end}")
+            raise CoverageError(
+                f"the boundary {read.boundary} cuts the turn {turn.start}..{turn.end}"
+            )
         for text in turn.texts:
             position = _find(read.native, position, text, turn)
 

@@ -103,7 +103,7 @@ def test_a_division_never_exceeds_what_is_there_and_wastes_nothing(
     assert 0 <= budget.shared <= shared_need
     assert 0 <= budget.own <= own_need
     assert budget.shared + budget.own <= available
-    # What one side does not need moves to the other: something is unused only when all needs are met.
+    # What one side does not need moves to the other: something is unused only when both are met.
     assert budget.shared + budget.own == min(available, shared_need + own_need)
 
 

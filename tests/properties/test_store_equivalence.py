@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from optchat.core.views import Entry, View
 from optchat.errors import OptChatError
 from optchat.refs import BlobHash, Csn, ProjectId, ScopeId, SessionId, Span, TurnId
 from optchat.storage.memory import MemoryStore
-from optchat.storage.ports import Job, JobKind, JobState, SearchQuery, Tx
+from optchat.storage.ports import Chunk, Job, JobKind, JobState, ModelCall, SearchQuery, Tx
 from optchat.storage.sqlite import SqliteStore
 
 SCOPES = [ScopeId("project:p"), ScopeId("profile:q")]
@@ -107,12 +108,14 @@ class Stores(RuleBasedStateMachine):
         self.sqlite = SqliteStore(Path(self.folder) / "store.db")
 
     def teardown(self) -> None:
-        self.both_read(everything)
-        self.sqlite.close()
-        self.sqlite = SqliteStore(Path(self.folder) / "store.db")
-        self.both_read(everything)
-        self.sqlite.close()
-        shutil.rmtree(self.folder)
+        try:
+            self.both_read(everything)
+            self.sqlite.close()
+            self.sqlite = SqliteStore(Path(self.folder) / "store.db")
+            self.both_read(everything)
+        finally:
+            self.sqlite.close()
+            shutil.rmtree(self.folder)
 
     def both(self, work: Callable[[Tx], object]) -> object:
         expected = outcome(lambda: self.memory.write(work))
@@ -323,17 +326,17 @@ class Stores(RuleBasedStateMachine):
         job = replace(a_job(job_id, subject), kind=kind, not_before_ms=not_before)
         self.both(lambda tx: tx.jobs.put(job, waits_for))
 
-    @rule(now=st.integers(3, 8), lease=small)
-    def claim(self, now: int, lease: int) -> None:
-        self.both(lambda tx: tx.jobs.claim("w", now, lease))
+    @rule(now=st.integers(3, 8), lease=small, allowed=st.none() | st.lists(scopes, max_size=2))
+    def claim(self, now: int, lease: int, allowed: list[ScopeId] | None) -> None:
+        self.both(lambda tx: tx.jobs.claim("w", now, lease, allowed))
 
     @rule(
         job_id=job_ids,
         stale=st.sampled_from([False, False, False, True]),
         until=small,
-        way=st.integers(0, 3),
+        way=st.sampled_from(["finish", "renew", "postpone", "fail", "release"]),
     )
-    def settle(self, job_id: str, stale: bool, until: int, way: int) -> None:
+    def settle(self, job_id: str, stale: bool, until: int, way: str) -> None:
         def work(tx: Tx) -> bool:
             jobs = [job for n in range(6) if (job := tx.jobs.job(f"j{n}")) is not None]
             leased = [job for job in jobs if job.state is JobState.LEASED]
@@ -341,12 +344,77 @@ class Stores(RuleBasedStateMachine):
             if job is None:
                 return tx.jobs.finish(job_id, 1)
             token = job.token - int(stale)
-            if way == 0:
+            if way == "finish":
                 return tx.jobs.finish(job.job_id, token)
-            if way == 1:
+            if way == "renew":
                 return tx.jobs.renew(job.job_id, token, until)
-            return tx.jobs.release(
-                job.job_id, token, not_before_ms=until, error="e", failed=way == 2
+            if way == "postpone":
+                return tx.jobs.postpone(job.job_id, token, not_before_ms=until, error="p")
+            failed = way == "fail"
+            return tx.jobs.release(job.job_id, token, not_before_ms=until, error="e", failed=failed)
+
+        self.both(work)
+
+    @rule(
+        job_id=job_ids,
+        session_id=sessions,
+        now=small,
+        every=st.booleans(),
+        way=st.sampled_from(["lease", "hurry", "retry", "redo"]),
+        waits_for=st.lists(st.tuples(trees, spans), max_size=2),
+    )
+    def manage(
+        self,
+        job_id: str,
+        session_id: SessionId,
+        now: int,
+        every: bool,
+        way: str,
+        waits_for: list[tuple[Tree, Span]],
+    ) -> None:
+        def work(tx: Tx) -> object:
+            if way == "lease":
+                return tx.jobs.lease(job_id, "w", now, 2)
+            if way == "hurry":
+                return tx.jobs.hurry(session_id, now, first=every)
+            if way == "retry":
+                return tx.jobs.retry(now, None if every else job_id)
+            return tx.jobs.redo(replace(a_job(job_id, now), input_hash="redo"), waits_for)
+
+        self.both(work)
+
+    # The meter, and pieces of payloads
+
+    @rule(number=small, at=small, way=st.sampled_from(["open", "close", "drop", "count"]))
+    def meter(self, number: int, at: int, way: str) -> None:
+        def work(tx: Tx) -> None:
+            call = a_call(number, at, "sent" if way == "open" else "ok")
+            if way == "open":
+                tx.ledger.open(call)
+            elif way == "close":
+                tx.ledger.close(call)
+            elif way == "drop":
+                tx.ledger.drop(call.call_id)
+            else:
+                tx.ledger.count(f"m{number % 2}", "1", f"f{at}", number)
+
+        self.both(work)
+
+    @rule(level=st.integers(0, 1), position=small, text=texts, kept=st.booleans())
+    def put_chunk(self, level: int, position: int, text: str, kept: bool) -> None:
+        def work(tx: Tx) -> None:
+            payload = tx.blobs.put(b"red") if kept else BlobHash("missing")
+            tx.chunks.put(
+                Chunk(
+                    payload=payload,
+                    plan="plan",
+                    level=level,
+                    position=position,
+                    start=position,
+                    end_exclusive=position + 1,
+                    read=1,
+                    text=text,
+                )
             )
 
         self.both(work)
@@ -453,6 +521,24 @@ def a_publication(tree: SessionTree, scope_id: ScopeId, seq: int, born: Csn) -> 
     )
 
 
+def a_call(number: int, at: int, outcome: str) -> ModelCall:
+    return ModelCall(
+        call_id=f"c{number}",
+        at_ms=at,
+        day=f"day-{at % 2}",
+        purpose="node",
+        model=f"m{number % 2}",
+        scope_id=SCOPES[0],
+        session_id=SESSIONS[0] if number % 3 else None,
+        turn_id=TurnId("t1") if number % 2 else None,
+        idle=number > 3,
+        outcome=outcome,
+        input_tokens=number,
+        output_tokens=at,
+        micros=at if at % 2 else None,
+    )
+
+
 def a_node(tree: Tree, span: Span, text: str, born: Csn) -> Node:
     return Node(
         tree=tree,
@@ -538,18 +624,34 @@ def everything(tx: Tx) -> object:
         [tx.jobs.job(f"j{n}") for n in range(6)],
         [tx.jobs.of_target(kind, f"{n}") for kind in JobKind for n in range(7)],
         tx.jobs.failed(3),
+        [tx.jobs.listed(state, 9) for state in JobState],
+        [tx.jobs.open_in(s, 3) for s in SESSIONS],
         tx.jobs.next_due_ms(),
         tx.jobs.counts(SESSIONS[0]),
+        [tx.ledger.table(by, 2) for by in ("day", "session", "purpose", "model")],
+        [
+            tx.ledger.spent(0, day=day, idle=idle)
+            for day in (None, "day-1")
+            for idle in (None, True)
+        ],
+        (tx.ledger.spent(3, turn_id=TurnId("t1")), tx.ledger.unfinished(), tx.ledger.findings()),
+        tx.chunks.of(BlobHash(sha256(b"red").hexdigest()), "plan"),
         tx.meta.get("key"),
         [seen_by(tx, seen) for seen in READERS],
     )
 
 
+MEMBER = Lineage((Segment(TREES[0], 0, 3), Segment(TREES[1], 3, 5)))
 READERS = [
-    Seen(scope_id=scope_id, commits_ago=commits, publications_ago=publications, own=own)
-    for scope_id in SCOPES
-    for commits, publications in ((0, 0), (1, 0), (0, 1), (3, 0))
-    for own in (None, Lineage((Segment(TREES[0], 0, 3), Segment(TREES[1], 3, 5))))
+    Seen(scope_id=SCOPES[at], commits_ago=commits, publications_ago=publications, own=own)
+    for at, commits, publications, own in (
+        (0, 0, 0, None),
+        (0, 0, 0, MEMBER),
+        (0, 0, 1, None),
+        (0, 1, 0, MEMBER),
+        (0, 3, 0, None),
+        (1, 0, 0, MEMBER),
+    )
 ]
 
 
@@ -569,8 +671,8 @@ def seen_by(tx: Tx, seen: Seen) -> object:
 
 TestStores = Stores.TestCase
 TestStores.settings = settings(
-    max_examples=60,
-    stateful_step_count=60,
+    max_examples=30,
+    stateful_step_count=40,
     deadline=None,
     report_multiple_bugs=False,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

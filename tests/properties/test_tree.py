@@ -51,7 +51,7 @@ def test_an_empty_range_has_an_empty_cover(start: int):
     assert cover(start, start) == ()
 
 
-@pytest.mark.parametrize(("start", "end"), [(-1, 3), (3, 2), (-2, -1)])
+@pytest.mark.parametrize("start, end", [(-1, 3), (3, 2), (-2, -1)])
 def test_what_is_no_range_is_refused(start: int, end: int):
     with pytest.raises(ValueError):
         cover(start, end)

@@ -80,7 +80,7 @@ def reference_merge(
     target: int,
     cost: Callable[[Entry], int],
 ) -> list[Entry]:
-    """One pair at a time, all pairs looked at each time: highest (T − e)/n, earlier start on ties."""
+    """One pair at a time, all looked at each time: highest (T − e)/n, earlier start on ties."""
     entries = list(entries)
     while sum(cost(e) for e in entries) > target:
         found = eligible(entries, parent_of, cost)
@@ -240,10 +240,10 @@ def test_a_clip_is_the_exact_prefix_or_none(forest: tuple[int, Nodes], data: st.
     clipped = clip(view, boundary, nodes.entry)
     kept = [e for e in view.entries if e.span.end_exclusive <= boundary]
     crossed = next((e.span for e in view.entries if e.span.end_exclusive > boundary), None)
-    needed = [s for s in cover(kept[-1].span.end_exclusive if kept else 0, boundary)]
+    needed = cover(kept[-1].span.end_exclusive if kept else 0, boundary)
     if clipped is None:
         assert boundary > length or (crossed is not None and nodes.missing & set(needed))
     else:
         check_cover(clipped, boundary)
         assert list(clipped[: len(kept)]) == kept, "what does not cross stays"
-        assert [e.span for e in clipped[len(kept) :]] == needed, "no finer than it must be"
+        assert tuple(e.span for e in clipped[len(kept) :]) == needed, "no finer than it must be"

@@ -43,7 +43,7 @@ export function mapMessages(messages: readonly HostMessage[], watched: Watched):
     };
     if (info.role === "user") mapped.opens = watched.opens.get(info.id) ?? null;
     else if (role === "assistant" && mapped.final)
-      mapped.terminal = terminal(info, message.parts, continues(messages, index));
+      mapped.terminal = terminal(info, message.parts, follower(messages, index, watched));
     return mapped;
   });
 }
@@ -98,23 +98,28 @@ function isOpen({ state }: HostTool): boolean {
   return state.status === "pending" || state.status === "running";
 }
 
-// An answer that overflowed is left without an end, and the turn goes on after the compaction.
-function continues(messages: readonly HostMessage[], index: number): boolean {
-  const next = messages[index + 1]?.parts.find((part) => part.type === "compaction");
-  return next?.overflow === true;
+type Follower = "compaction" | "other" | "none" | "unknown";
+
+// What comes after a message that was left without an end tells what became of its turn.
+function follower(messages: readonly HostMessage[], index: number, watched: Watched): Follower {
+  const next = messages[index + 1];
+  if (!next) return watched.settled ? "none" : "unknown";
+  const compaction = next.parts.find((part) => part.type === "compaction");
+  return compaction?.overflow ? "compaction" : "other";
 }
 
 function terminal(
   info: HostAssistant,
   parts: readonly HostPart[],
-  continued: boolean,
-): NonNullable<MessageInfo["terminal"]> | null {
+  follower: Follower,
+): Exclude<MessageInfo["terminal"], undefined> {
   if (info.error) return info.error.name === "MessageAbortedError" ? "interrupted" : "failed";
-  if (info.finish === "tool-calls" || info.finish === "unknown" || continued) return null;
+  if (info.finish === "tool-calls" || info.finish === "unknown") return null;
   if (info.finish !== undefined) return "completed";
   // A command that the user ran himself has parts but no step of a model, and no finish either.
-  const command = parts.length > 0 && parts.every((part) => part.type === "tool");
-  return command ? "completed" : "interrupted";
+  if (parts.length > 0 && parts.every((part) => part.type === "tool")) return "completed";
+  // Aborted while it waited, or too long for the model: then the turn goes on after a compaction.
+  return follower === "compaction" || follower === "unknown" ? null : "interrupted";
 }
 
 function mapPart(part: HostPart): Part[] {

@@ -7,7 +7,7 @@ import { rolesOf } from "./map.ts";
 import { say, sayFailure } from "./notices.ts";
 import type { Options } from "./options.ts";
 import { learnSystem, overheadOf } from "./overhead.ts";
-import { sessionInfo } from "./session.ts";
+import { rootOf, sessionInfo } from "./session.ts";
 import { add, exceeds, measure, measureMessages, NOTHING } from "./sizes.ts";
 import { isPrivate, type Outgoing, type SessionState, sessionState } from "./state.ts";
 import type { Sync } from "./sync.ts";
@@ -53,7 +53,11 @@ export class Requests {
     const user = messages.findLast(({ info }) => info.role === "user")?.info as
       | HostUser
       | undefined;
-    if (isPrivate(session) || user === undefined) return;
+    if (user === undefined) return;
+    if (isPrivate(session)) {
+      await this.#subagent(state, session, user, messages);
+      return;
+    }
     state.active = true;
     for (const { info } of messages) if (info.role === "user") state.loaded.add(info.id);
     if (Date.now() < state.quietUntil) return;
@@ -71,6 +75,28 @@ export class Requests {
     } catch (thrown) {
       const now = Date.now();
       if (now - begun > SLOW_MS) state.quietUntil = now + QUIET_MS;
+      sayFailure(this.#host, thrown);
+      this.#sync.again(id);
+    }
+  }
+
+  // A subagent has its parent's view, if that is configured; its own transcript is never told.
+  async #subagent(
+    state: SessionState,
+    session: Awaited<ReturnType<Host["session"]>>,
+    user: HostUser,
+    messages: HostMessage[],
+  ): Promise<void> {
+    if (session.parentID === undefined || state.plain) return;
+    try {
+      const { request, outgoing } = await this.#describe(state, session, user, messages);
+      request.session.parent_id = await rootOf(this.#host, session.id);
+      const bound = this.#options.assembleTimeoutMs;
+      const answer = await this.#connection.ask("/v1/assemble", request, bound);
+      state.plain = answer.state === "native";
+      state.outgoing = this.#apply(answer, outgoing, messages);
+    } catch (thrown) {
+      state.plain = true;
       sayFailure(this.#host, thrown);
     }
   }
@@ -132,7 +158,7 @@ export class Requests {
       agent: user.agent,
       shape: messages.map((message, index) => ({
         id: message.info.id,
-        role: roles[index] ?? "other",
+        role: state.roles.get(message.info.id) ?? roles[index] ?? "other",
         sizes: sizes[index] ?? NOTHING,
       })),
       overhead: overhead.sizes,

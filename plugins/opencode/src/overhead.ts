@@ -43,11 +43,7 @@ export async function overheadOf(
 }
 
 /** Keep what the instructions of an agent measure, for its next request. */
-export function learnSystem(
-  host: Host,
-  user: Pick<HostUser, "agent" | "model">,
-  sizes: Sizes,
-): void {
+export function learnSystem(host: Host, user: HostUser, sizes: Sizes): void {
   shared().systems.set(systemKey(host, user), sizes);
 }
 

@@ -25,6 +25,12 @@ export function sessionInfo(host: Host, session: HostSession, state: SessionStat
   };
 }
 
+/** The conversation a person has; a subagent asks in the name of the one that sent it. */
+export async function rootOf(host: Host, id: string): Promise<string> {
+  const { parentID } = await host.session(id);
+  return parentID === undefined ? id : rootOf(host, parentID);
+}
+
 /**
  * The session that this one was copied from, or null.
  *

@@ -7,7 +7,7 @@
 import { Connection } from "./connection.ts";
 import type { HostSession, HostUser } from "./host.ts";
 import type { Measured, Sizes } from "./sizes.ts";
-import type { ErrorInfo, ModelInfo, SessionInfo } from "./wire.gen.ts";
+import type { ErrorInfo, MessageInfo, ModelInfo, SessionInfo } from "./wire.gen.ts";
 
 /** A request between its assembly and its dispatch. */
 export interface Outgoing {
@@ -32,6 +32,8 @@ export class SessionState {
   readonly opens = new Map<string, boolean>();
   readonly loaded = new Set<string>();
   readonly begun = new Set<string>();
+  /** Who speaks in each message, as the whole transcript tells and a part of it may not. */
+  readonly roles = new Map<string, MessageInfo["role"]>();
   readonly measured = new Map<string, Measured>();
   /** The session has had a turn in this process, so that following it is our task. */
   active = false;
@@ -42,10 +44,15 @@ export class SessionState {
   /** Where it was forked from; undefined until that was looked for. */
   forkOf: string | null | undefined;
   outgoing: Outgoing | undefined;
+  /** A subagent whose requests go out as they are; asked for once. */
+  plain = false;
   /** What the coordinator was told last; saying the same again would change nothing. */
   told = "";
   /** Until when this session's requests go out as they are, after a failure that took its time. */
   quietUntil = 0;
+  /** How many passes have failed in a row, and the timer of the next try. */
+  failures = 0;
+  retry: NodeJS.Timeout | undefined;
   /** The synchronisation that runs, and the one that waits for it. */
   running: Promise<void> | undefined;
   waiting: Promise<void> | undefined;

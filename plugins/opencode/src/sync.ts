@@ -17,6 +17,13 @@ import type { MessageInfo, SyncRequest } from "./wire.gen.ts";
 const CONTENT_CHARS = 8_000_000;
 const SETTLE_MS = 150;
 const ADMISSION_MS = 10_000;
+const RETRY_MS = { first: 1_000, most: 30_000 };
+
+interface Observed {
+  observed_ms: number;
+  messages: HostMessage[];
+  idle: boolean;
+}
 
 export class Sync {
   readonly #host: Host;
@@ -45,8 +52,29 @@ export class Sync {
 
   /** Have a pass made in the background, for a session that this process follows. */
   wake(id: string): void {
-    if (!shared().sessions.get(id)?.active) return;
-    this.now(id).catch((thrown) => sayFailure(this.#host, thrown));
+    const state = shared().sessions.get(id);
+    if (!state?.active) return;
+    this.now(id).then(
+      () => {
+        state.failures = 0;
+      },
+      (thrown) => {
+        sayFailure(this.#host, thrown);
+        this.again(id);
+      },
+    );
+  }
+
+  /** Try later what failed: without it a session's last turn would wait for a next one to be told. */
+  again(id: string): void {
+    const state = sessionState(id);
+    if (state.retry !== undefined) return;
+    const wait = Math.min(RETRY_MS.first * 2 ** state.failures++, RETRY_MS.most);
+    state.retry = setTimeout(() => {
+      state.retry = undefined;
+      this.wake(id);
+    }, wait);
+    state.retry.unref();
   }
 
   /** Wait for what is under way, within a bound. */
@@ -67,7 +95,7 @@ export class Sync {
     const host = this.#host;
     const session = await host.session(id);
     if (isPrivate(session)) return;
-    const { messages, idle } = await this.#look(id, state);
+    const { observed_ms, messages, idle } = await this.#look(id, state);
     if (state.forkOf === undefined) state.forkOf = await findOrigin(host, session, messages);
     const mapped = mapMessages(messages, {
       opens: state.opens,
@@ -75,19 +103,23 @@ export class Sync {
       begun: state.begun,
       settled: idle,
     });
-    await this.#send({ session: sessionInfo(host, session, state), messages: mapped, idle }, state);
+    for (const { id: message, role } of mapped) state.roles.set(message, role);
+    const info = sessionInfo(host, session, state);
+    await this.#send({ session: info, messages: mapped, idle, observed_ms }, state);
   }
 
   // The end of a failed or aborted turn is written after the session has been called idle.
-  async #look(
-    id: string,
-    state: SessionState,
-  ): Promise<{ messages: HostMessage[]; idle: boolean }> {
-    const host = this.#host;
-    const [messages, before] = await Promise.all([host.messages(id), this.#idle(id, state)]);
-    if (!before || ended(messages)) return { messages, idle: before };
+  async #look(id: string, state: SessionState): Promise<Observed> {
+    const first = await this.#read(id, state);
+    if (!first.idle || ended(first.messages)) return first;
     await delay(SETTLE_MS);
-    return { messages: await host.messages(id), idle: await this.#idle(id, state) };
+    return this.#read(id, state);
+  }
+
+  async #read(id: string, state: SessionState): Promise<Observed> {
+    const observed_ms = Date.now();
+    const [messages, idle] = await Promise.all([this.#host.messages(id), this.#idle(id, state)]);
+    return { observed_ms, messages, idle };
   }
 
   // Between a message's arrival and its turn's beginning the host still calls the session idle.

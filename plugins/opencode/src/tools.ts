@@ -6,6 +6,7 @@ import type { Host } from "./host.ts";
 import { toJson } from "./map.ts";
 import { HOST, type ToolName } from "./names.ts";
 import type { Options } from "./options.ts";
+import { rootOf } from "./session.ts";
 
 interface Definition {
   description: string;
@@ -70,7 +71,7 @@ export function tools(host: Host, connection: Connection, options: Options): Hoo
     { sessionID, abort }: { sessionID: string; abort?: AbortSignal },
   ) {
     try {
-      const session = await root(host, sessionID);
+      const session = await rootOf(host, sessionID);
       const body = { tool, args_json: toJson(args), host: HOST, session };
       const found = await connection.ask("/v1/tool", body, options.toolTimeoutMs, abort);
       const { output, title, refs, snapshot, sha256 } = found;
@@ -97,10 +98,4 @@ export function define(tool: string, output: object): void {
   Object.assign(output, {
     jsonSchema: { type: "object", properties, required, additionalProperties: false },
   });
-}
-
-/** The conversation a person has; a subagent asks in the name of the one that sent it. */
-async function root(host: Host, id: string): Promise<string> {
-  const { parentID } = await host.session(id);
-  return parentID === undefined ? id : root(host, parentID);
 }

@@ -108,6 +108,14 @@ export interface ErrorInfo {
   retryable: boolean;
 }
 /**
+ * One cap: ``limit`` 0 is none.
+ */
+export interface CapInfo {
+  name: string;
+  used: number;
+  limit: number;
+}
+/**
  * The final check before dispatch, when the overhead is not what was announced.
  */
 export interface CheckRequest {
@@ -159,6 +167,15 @@ export interface FilePart {
   content_bytes?: number | null;
 }
 /**
+ * How often the checks found something in a model's answers.
+ */
+export interface FindingInfo {
+  model: string;
+  prompt_version: string;
+  finding: string;
+  times: number;
+}
+/**
  * Who answers on the socket.
  */
 export interface Health {
@@ -167,6 +184,38 @@ export interface Health {
   epoch: number;
   pid: number;
   home: string;
+}
+/**
+ * One job that is set aside, or that has been tried.
+ */
+export interface JobInfo {
+  id: string;
+  kind: string;
+  target: string;
+  session: string;
+  state: string;
+  attempts: number;
+  error: string;
+  due_ms: number;
+}
+/**
+ * List the queue; ``retry`` a failed job by its id, or "all" of them, first.
+ */
+export interface JobsRequest {
+  retry?: string | null;
+  limit?: number;
+}
+/**
+ * The queue: counts by state, the jobs set aside, and those that wait after a failure.
+ */
+export interface JobsResponse {
+  counts: {
+    [k: string]: number;
+  };
+  retried: number;
+  failed: JobInfo[];
+  waiting: JobInfo[];
+  notices: string[];
 }
 /**
  * One message of the host's transcript, with or without its content.
@@ -229,6 +278,33 @@ export interface OwnResult {
   sha256: string;
 }
 /**
+ * Make summaries of another model or prompt version anew, as new revisions.
+ *
+ * ``session`` as s12 with a directory or scope, else everything of the scope. Without ``confirmed``
+ * nothing is queued and the answer is the estimate.
+ */
+export interface RebuildRequest {
+  session?: string | null;
+  directory?: string | null;
+  scope?: string | null;
+  confirmed?: boolean;
+}
+/**
+ * ``nodes`` to be made again, about ``calls`` and ``input_tokens``; ``queued`` of them.
+ */
+export interface RebuildResponse {
+  nodes: number;
+  calls: number;
+  input_tokens: number;
+  queued: number;
+}
+/**
+ * Caps count anew from now on; ``released`` jobs that one had put off are due.
+ */
+export interface ResumeResponse {
+  released: number;
+}
+/**
  * Enable memory of a session again and compare it with the host at its next turn (§12).
  */
 export interface ResyncRequest {
@@ -258,6 +334,38 @@ export interface SessionCounts {
   disabled: string | null;
 }
 /**
+ * What summaries have cost in the last ``days`` calendar days, today included.
+ */
+export interface SpendRequest {
+  days?: number;
+}
+/**
+ * The meter, by day, session, purpose and model; sessions are named as in refs.
+ */
+export interface SpendResponse {
+  total: SpendRow;
+  by_day: SpendRow[];
+  by_session: SpendRow[];
+  by_purpose: SpendRow[];
+  by_model: SpendRow[];
+  caps: CapInfo[];
+  currency: string;
+  unfinished: number;
+  notices: string[];
+  findings: FindingInfo[];
+}
+/**
+ * One line of a table. ``cost`` is null while some of its calls have no known price.
+ */
+export interface SpendRow {
+  name: string;
+  calls: number;
+  input_tokens: number;
+  cached_tokens: number;
+  output_tokens: number;
+  cost: number | null;
+}
+/**
  * The state of the store, the queue and the coordinator.
  */
 export interface StatusResponse {
@@ -276,15 +384,19 @@ export interface StatusResponse {
  *
  * Content goes along for messages that the sender thinks are new; the answer names what else is
  * needed. ``idle`` says that no run of this session is going on in the sender's process, which
- * closes a turn that has no terminal message as interrupted.
+ * closes a turn that has no terminal message as interrupted. ``observed_ms`` is when the
+ * membership was read: one read earlier than what is sealed never takes anything back.
  */
 export interface SyncRequest {
   session: SessionInfo;
   messages: MessageInfo[];
   idle?: boolean;
+  observed_ms?: number;
 }
 /**
  * What the store holds now. ``need`` empty means that everything final is sealed.
+ *
+ * ``notice`` says, once a person should know it, why summaries are not being made (a cap, no key).
  */
 export interface SyncResponse {
   session: string;
@@ -294,6 +406,7 @@ export interface SyncResponse {
   sealed: number;
   turn: string | null;
   disabled: string | null;
+  notice: string | null;
 }
 /**
  * A retrieval call (§8).
@@ -324,6 +437,107 @@ export interface ToolResponse {
   complete: boolean;
   data_json: string;
 }
+/**
+ * One call to make. ``id`` is used once and is its fencing token.
+ *
+ * Ask the model with ``system`` as the *only* instructions (no environment block, no agent prompt)
+ * and ``messages`` as the conversation, without any tool, not streamed to anybody, at most
+ * ``output_tokens_max`` tokens. ``model`` is "provider/model" where the person configured one, else
+ * null: the host's small model where it names one, else the session's own. Where the host can only
+ * run a session, use a hidden agent without tools in a child session, mark it so that it is neither
+ * listed nor synced to us, and delete it afterwards whatever happened. Answer with ``/v1/work/done``
+ * within ``timeout_ms``; a later answer is refused and the call is made again by somebody.
+ */
+export interface Work {
+  id: string;
+  purpose: string;
+  system: string;
+  messages: WorkMessage[];
+  output_tokens_max: number;
+  timeout_ms: number;
+  model?: string | null;
+}
+/**
+ * One message of the call. The roles alternate and begin with "user".
+ */
+export interface WorkMessage {
+  role: "assistant" | "user";
+  text: string;
+}
+/**
+ * What came of a call.
+ *
+ * ``outcome`` is "answer" with the whole ``text`` (reasoning left out), else why there is none:
+ * "empty", "reasoning_only", "refused", "filtered", "cut" (the output limit came first),
+ * "rate_limited", "timed_out", "unavailable" (the provider or the host failed), "gone" (no such
+ * model), "denied" (no key, no credit), "rejected". ``model`` is "provider/model" as used, stored
+ * with the nodes. ``usage`` is null where the host reports none; it is then estimated. ``sent``
+ * false says that the provider never saw the call, which then costs nothing. ``detail`` is shown to
+ * the person and must hold no text of the call.
+ */
+export interface WorkDone {
+  id: string;
+  outcome:
+    | "answer"
+    | "cut"
+    | "denied"
+    | "empty"
+    | "filtered"
+    | "gone"
+    | "rate_limited"
+    | "reasoning_only"
+    | "refused"
+    | "rejected"
+    | "timed_out"
+    | "unavailable";
+  text?: string;
+  model?: string;
+  usage?: WorkUsage | null;
+  retry_after_ms?: number | null;
+  sent?: boolean;
+  detail?: string;
+}
+/**
+ * Tokens as the host reports them; input includes what came from the provider's cache.
+ */
+export interface WorkUsage {
+  input_tokens?: number;
+  cached_tokens?: number;
+  output_tokens?: number;
+}
+/**
+ * ``accepted`` false: nobody waits for that call any more; drop the answer.
+ */
+export interface WorkDoneResponse {
+  accepted: boolean;
+}
+/**
+ * A host offers its model: "is there something to summarise for this project?" (§10, §13).
+ *
+ * The plugin sends this in a loop while it runs, one at a time for each directory, from outside of
+ * every hook. ``host`` and ``instance`` name the asking process (any string that it keeps to).
+ * ``project_key``, ``project_directory`` and ``directory`` are as in ``SessionInfo``; only work of
+ * the scope that they lead to is given out, since another project's text must not reach this
+ * project's provider. ``wait_ms`` (at most 10,000) is how long the answer may be held back when
+ * there is nothing. Asking is also the sign of presence: jobs of a scope that no host has asked
+ * for within 30 seconds stay queued and cost nothing.
+ */
+export interface WorkRequest {
+  host: string;
+  instance: string;
+  project_key: string;
+  project_directory: string;
+  directory: string;
+  wait_ms?: number;
+}
+/**
+ * ``work`` is null when there is nothing to do. ``wanted`` false: stop asking, because another
+ * kind of model is configured; ask again only after the host restarts.
+ */
+export interface WorkResponse {
+  wanted: boolean;
+  work: Work | null;
+}
 
 export const PROTOCOL = 1;
 export const PROTOCOL_HEADER = "x-optchat-protocol";
@@ -338,5 +552,11 @@ export interface Routes {
   "/v1/status": { request: undefined; answer: StatusResponse };
   "/v1/export": { request: ExportRequest; answer: ExportResponse };
   "/v1/resync": { request: ResyncRequest; answer: SyncResponse };
+  "/v1/work": { request: WorkRequest; answer: WorkResponse };
+  "/v1/work/done": { request: WorkDone; answer: WorkDoneResponse };
+  "/v1/spend": { request: SpendRequest; answer: SpendResponse };
+  "/v1/jobs": { request: JobsRequest; answer: JobsResponse };
+  "/v1/resume": { request: undefined; answer: ResumeResponse };
+  "/v1/rebuild": { request: RebuildRequest; answer: RebuildResponse };
   "/v1/stop": { request: undefined; answer: Health };
 }

@@ -107,7 +107,12 @@ test("an error ends a run as interrupted or failed", () => {
 });
 
 test("an answer aborted while it waited for a retry has neither error nor finish", () => {
-  assert.deepEqual(ends(assistant({})), [[true, "interrupted"]]);
+  const aborted = assistant({});
+  assert.deepEqual(ends(aborted, user("next"))[0], [true, "interrupted"]);
+  const [settled] = mapped([aborted], { settled: true });
+  assert.equal(settled?.terminal, "interrupted");
+  // Until then it may as well have been too long, and a compaction be about to follow.
+  assert.deepEqual(ends(aborted), [[true, null]]);
 });
 
 test("a command that the user ran himself is a completed run", () => {

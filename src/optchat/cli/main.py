@@ -13,9 +13,11 @@ import click
 
 from optchat import __version__
 from optchat.cli.output import emit
-from optchat.errors import OptChatError
+from optchat.errors import NotOwner, OptChatError
 
 EXIT_ERROR = 1
+EXIT_NOT_OWNER = 3
+"""Told apart by ``coordinator.client``, which then waits for the other coordinator."""
 
 
 class _Group(click.Group):
@@ -39,7 +41,7 @@ class _Group(click.Group):
             else:
                 click.echo(f"optchat: {error.message}", err=True)
                 click.echo(f"  next: {error.hint}", err=True)
-            ctx.exit(EXIT_ERROR)
+            ctx.exit(EXIT_NOT_OWNER if isinstance(error, NotOwner) else EXIT_ERROR)
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -49,7 +51,7 @@ def main() -> None:
 
 
 def _register() -> None:
-    from optchat.cli import demo, install, memory, service
+    from optchat.cli import demo, install, memory, service, spend
 
     for command in (
         install.install,
@@ -64,6 +66,10 @@ def _register() -> None:
         memory.date,
         memory.export,
         memory.resync,
+        spend.spend,
+        spend.jobs,
+        spend.resume,
+        spend.rebuild,
         demo.demo,
     ):
         main.add_command(command)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import click
 
 from optchat import config
@@ -67,6 +65,8 @@ def _line(**values: object) -> str:
 @json_option
 def stop(*, as_json: bool) -> None:
     """Stop the coordinator; what is queued stays queued."""
+    import filelock
+
     from optchat.coordinator.client import Client
     from optchat.coordinator.paths import Paths
 
@@ -77,18 +77,17 @@ def stop(*, as_json: bool) -> None:
         except Unreachable:
             _stopped(as_json=as_json, pid=None)
             return
-        deadline = time.monotonic() + STOP_TIMEOUT_S
-        while time.monotonic() < deadline:
-            try:
-                client.health()
-            except CoordinatorError:
-                _stopped(as_json=as_json, pid=health.pid)
-                return
-            time.sleep(0.02)
-    raise CoordinatorError(
-        f"the coordinator (process {health.pid}) did not stop in {STOP_TIMEOUT_S:.0f} s.",
-        hint=f"kill {health.pid}",
-    )
+        # It closes its store when it no longer answers, and holds the lock until the very end.
+        lock = filelock.FileLock(paths.lock, mode=0o600)
+        try:
+            lock.acquire(timeout=STOP_TIMEOUT_S, poll_interval=0.02)
+        except filelock.Timeout:
+            raise CoordinatorError(
+                f"the coordinator (process {health.pid}) did not stop in {STOP_TIMEOUT_S:.0f} s.",
+                hint=f"kill {health.pid}",
+            ) from None
+        lock.release()
+    _stopped(as_json=as_json, pid=health.pid)
 
 
 def _stopped(*, as_json: bool, pid: int | None) -> None:

@@ -1,147 +1,313 @@
-"""One summary job from lease to fenced commit (§9, §10).
+"""One job, or a batch of them, from lease to fenced commit (§9, §10).
 
-Reading the sources, calling the model and committing are three steps; only the first and last are
-transactions. The commit asks whether the lease is still ours and whether what was read is still
-what is there; otherwise the result is dropped.
+Claiming, reading the sources, calling the model and committing are separate steps; only the calls
+are outside of a transaction. The commit asks whether the lease is still ours and whether what was
+read is still what is there; otherwise the result is dropped.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from optchat.compactor.models import SummaryModel, SummaryRequest
-from optchat.core.records import Record
-from optchat.core.tree import Node, NodeKind, ScopeTree, SessionTree, Tree, parse_tree
-from optchat.engine.deps import Deps
-from optchat.engine.nodes import (
-    VERBATIM,
-    Forest,
-    children_hash,
-    commit,
-    digest,
-    fits,
-    is_retired,
-    joined,
-    leaf_text,
-    parent_node,
-    record_label,
+from optchat.compactor import results
+from optchat.compactor.batching import Oversized, Planned, Planner, Ready
+from optchat.compactor.chunks import ChunkTree
+from optchat.compactor.conversation import LEASE_MARGIN_MS, Conversation
+from optchat.compactor.desk import BACKOFF_MS, Desk
+from optchat.compactor.earlier import foreign
+from optchat.compactor.extract import extract
+from optchat.compactor.items import Item
+from optchat.compactor.models import (
+    Absent,
+    Call,
+    ChatModel,
+    Extractor,
+    Outcome,
+    Reply,
+    SummaryModel,
 )
-from optchat.engine.publish import TurnSource, advance_shared_view, publish, turn_source
-from optchat.engine.sessions import lineage, require_scope
-from optchat.errors import CompactionError, IntegrityError, OptChatError
+from optchat.compactor.money import Stop
+from optchat.compactor.rendering import first_call
+from optchat.compactor.results import Made
+from optchat.core.tree import SessionTree
+from optchat.engine.deps import Deps
+from optchat.errors import Fenced, OptChatError
 from optchat.limits import JOB_ATTEMPTS_MAX, JOB_LEASE_MS
-from optchat.refs import Span, TurnId
-from optchat.storage.ports import Job, JobKind, Store, Tx
-
-SOURCE_BYTES_MAX = 64 * 1024
-"""How much of one payload a summary request holds here."""
+from optchat.refs import ScopeId, TurnId
+from optchat.storage.ports import Job, JobKind, ModelCall, Store, Tx
 
 RETRY_MS = 1_000
+ATTEMPTS_MAX = 3
+"""Leases of a job whose calls cost money; each may hold a few calls."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Leaf:
-    record: Record
-    text: str
+class _Opened:
+    """A batch that is leased, rendered, and in the meter."""
+
+    planned: Planned
+    call: Call
+    row: ModelCall
+    context: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Merge:
-    children: tuple[Node, Node]
-
-
-_Source = _Leaf | _Merge | TurnSource
-
-
-@dataclass(frozen=True, slots=True)
 class Worker:
-    """Runs jobs of one store with one model; several may run side by side."""
+    """Runs jobs of one store with one model; several may run side by side with one desk."""
 
-    store: Store
-    deps: Deps
-    model: SummaryModel
-    name: str
+    def __init__(
+        self, store: Store, deps: Deps, model: SummaryModel, name: str, desk: Desk | None = None
+    ) -> None:
+        self.store = store
+        self.deps = deps
+        self.model = model
+        self.name = name
+        self.desk = desk or Desk(deps.config.compactor, deps.clock.now_ms)
 
     def run_one(self) -> bool:
-        """Claim and finish one job; False when none is due.
+        """Claim and finish one job, or a batch; False when none is due or none may be made.
 
-        A job that fails goes back with a delay, or to FAILED after ``JOB_ATTEMPTS_MAX``; nothing of
-        its sources is lost either way.
+        A job that fails goes back with a delay, or to FAILED after bounded attempts; nothing of its
+        sources is lost either way.
         """
+        if hasattr(self.model, "summarise"):
+            return self._run_extractor(self.model)  # pyright: ignore[reportArgumentType]
+        return self._run_chat(self.model)  # pyright: ignore[reportArgumentType]
+
+    # --- an extractor: local and free, one job at a time ---
+
+    def _run_extractor(self, model: Extractor) -> bool:
         now_ms = self.deps.clock.now_ms()
         job = self.store.write(lambda tx: tx.jobs.claim(self.name, now_ms, JOB_LEASE_MS))
         if job is None:
             return False
+        if self._is_used_up(job, JOB_ATTEMPTS_MAX):
+            return True
         try:
-            source = self.store.read(lambda tx: _read(tx, job))
-            text, model = self._summarise(source)
-            self.store.write(lambda tx: self._commit(tx, job, source, text, model))
+            extract(self.store, self.deps, model, job)
+        except Fenced:
+            raise
         except OptChatError as error:
-            self._give_back(job, f"{error.code}: {error.message}")
+            self._give_back(job, f"{error.code}: {error.message}", JOB_ATTEMPTS_MAX)
+        except Exception as error:  # noqa: BLE001  # a library's own: the job must not run for ever
+            self._give_back(job, f"{type(error).__name__}: {error}"[:300], JOB_ATTEMPTS_MAX)
         return True
 
-    def _summarise(self, source: _Source) -> tuple[str, str]:
-        verbatim = _verbatim(source)
-        if verbatim is not None:
-            return verbatim, VERBATIM
-        text = self.model.summarise(_request(source))
-        if not fits(text):
-            raise CompactionError("the summary was empty or over the bound.")
-        return text, self.model.name
+    # --- a model that is asked ---
 
-    def _commit(self, tx: Tx, job: Job, source: _Source, text: str, model: str) -> None:
-        if not tx.jobs.finish(job.job_id, job.token):
-            return  # fenced: another lease is in force, and its holder will commit
-        prompt_version = VERBATIM if model == VERBATIM else self.model.prompt_version
-        match source:
-            case TurnSource():
-                if turn_source(tx, source.turn, text_bytes_max=0).input_hash == source.input_hash:
-                    publish(
-                        tx,
-                        self.deps,
-                        source,
-                        text=text,
-                        model=model,
-                        prompt_version=prompt_version,
-                    )
-            case _Leaf(record=record):
-                node = Node(
-                    tree=SessionTree(record.session_id, record.generation),
-                    span=Span(record.seq, 1),
-                    revision=1,
-                    kind=NodeKind.VERBATIM if model == VERBATIM else NodeKind.SUMMARY,
-                    label=record_label(record),
-                    text=text,
-                    input_hash=digest(record.payload),
-                    model=model,
-                    prompt_version=prompt_version,
-                    born=tx.meta.next_csn(),
-                )
-                commit(tx, node)
-            case _Merge(children=children):
-                tree, span = _target(job)
-                forest = _forest(tx, tree)
-                current = _children(forest, span)
-                if children_hash(current) != children_hash(children):
-                    return
-                node = parent_node(
-                    tx,
-                    forest,
-                    span,
-                    children,
-                    text,
-                    model,
-                    tx.meta.next_csn(),
-                    prompt_version=prompt_version,
-                    revision=int(job.input_hash.removeprefix("r")),
-                )
-                commit(tx, node)
-                if isinstance(tree, ScopeTree):
-                    scope = require_scope(tx, tree.scope_id)
-                    advance_shared_view(tx, self.deps, tree.scope_id, scope.publications)
+    def _run_chat(self, model: ChatModel) -> bool:
+        scopes = model.scopes()
+        self.desk.absent = scopes.reason if isinstance(scopes, Absent) else ""
+        if isinstance(scopes, Absent):
+            return False
+        now_ms = self.deps.clock.now_ms()
+        if not self.desk.breaker.admit(now_ms):
+            return False
+        try:
+            job = self.store.write(lambda tx: self._claim(tx, now_ms, scopes))
+            self.desk.stop = job if isinstance(job, Stop) else None
+            if job is None or isinstance(job, Stop):
+                return False
+            self._run_job(model, job, now_ms)
+            return True
+        finally:
+            self.desk.breaker.leave()
 
-    def _give_back(self, job: Job, error: str) -> None:
-        failed = job.attempts >= JOB_ATTEMPTS_MAX
+    def _claim(self, tx: Tx, now_ms: int, scopes: frozenset[ScopeId] | None) -> Job | Stop | None:
+        stop = self.desk.meter.stop(tx, now_ms, active_ms=self.desk.active_ms())
+        return stop or tx.jobs.claim(self.name, now_ms, self._lease_ms, scopes)
+
+    @property
+    def _lease_ms(self) -> int:
+        timeout_ms = getattr(self.model, "timeout_ms", 0)
+        return max(JOB_LEASE_MS, timeout_ms + LEASE_MARGIN_MS)
+
+    def _run_job(self, model: ChatModel, job: Job, now_ms: int) -> None:
+        if self._is_used_up(job, ATTEMPTS_MAX):
+            return
+        try:
+            begun = self.store.write(lambda tx: self._begin(tx, model, job, now_ms))
+            match begun:
+                case None:
+                    pass
+                case Stop():
+                    pass
+                case Oversized():
+                    self._read_in_parts(model, begun)
+                case _Opened():
+                    self._converse(model, begun)
+        except Fenced:
+            raise
+        except OptChatError as error:
+            self._give_back(job, f"{error.code}: {error.message}", ATTEMPTS_MAX)
+        except Exception as error:  # noqa: BLE001  # whatever it is, the job must not run for ever
+            self._give_back(job, f"{type(error).__name__}: {error}"[:300], ATTEMPTS_MAX)
+
+    def _begin(
+        self, tx: Tx, model: ChatModel, job: Job, now_ms: int
+    ) -> _Opened | Oversized | Stop | None:
+        """Plan the batch, lease what goes along, and open its row in the meter.
+
+        A job that needs no call is committed here.
+        """
+        settings = self.deps.config.compactor
+        planner = Planner(
+            tx,
+            self.name,
+            now_ms,
+            self._lease_ms,
+            lines_max=settings.batch_lines,
+            bytes_max=settings.batch_bytes,
+        )
+        planned = planner.plan(job)
+        match planned:
+            case Ready():
+                self._put_ready(tx, planned)
+                return None
+            case Oversized():
+                stop = self._turn_stop(tx, [job], planned.turn_id, now_ms)
+                return stop or planned
+            case Planned():
+                jobs = [i.job for i in planned.batch.items]
+                stop = self._turn_stop(tx, jobs, planned.turn_id, now_ms)
+                return stop or self._open(tx, model, planned, now_ms)
+
+    def _turn_stop(
+        self, tx: Tx, jobs: list[Job], turn_id: TurnId | None, now_ms: int
+    ) -> Stop | None:
+        """Put a turn's jobs off until its cap's period is over."""
+        stop = self.desk.meter.turn_stop(tx, now_ms, turn_id) if turn_id is not None else None
+        if stop is not None:
+            for job in jobs:
+                tx.jobs.postpone(
+                    job.job_id, job.token, not_before_ms=stop.until_ms, error=f"cap: {stop.told()}"
+                )
+        return stop
+
+    def _put_ready(self, tx: Tx, ready: Ready) -> None:
+        if ready.node is None:
+            made = results.verbatim(ready.text)
+        else:
+            node = ready.node
+            made = Made(
+                text=ready.text,
+                model=node.model,
+                prompt_version=node.prompt_version,
+                kind=node.kind,
+                evidence=node.evidence,
+            )
+        tree, span = results.target(ready.job)
+        if span.count == 1:
+            assert isinstance(tree, SessionTree)
+            record = tx.records.record(tree, span.start)
+            assert record is not None
+            results.commit_leaf(tx, ready.job, record, made)
+        else:
+            results.commit_merge(tx, self.deps, ready.job, made)
+
+    def _open(self, tx: Tx, model: ChatModel, planned: Planned, now_ms: int) -> _Opened:
+        items = planned.batch.items
+        job = items[0].job
+        earlier = told = ""
+        if isinstance(planned.tree, SessionTree):
+            earlier = self.desk.earlier.before(tx, planned.tree, planned.context_end)
+            if planned.turn_id is not None:
+                told = foreign(tx, planned.turn_id, planned.end_exclusive)
+        call = first_call(
+            items,
+            purpose=_purpose(items),
+            earlier=earlier,
+            foreign=told,
+            scope_id=job.scope_id,
+            output_tokens_max=self.deps.config.compactor.output_tokens_max,
+        )
+        row = self.desk.row(self.deps, model.name, call, job, planned.turn_id)
+        tx.ledger.open(row)
+        return _Opened(planned, call, row, f"{earlier}\n{told}")
+
+    def _converse(self, model: ChatModel, opened: _Opened) -> None:
+        talk = Conversation(
+            store=self.store,
+            deps=self.deps,
+            desk=self.desk,
+            model=model,
+            planned=opened.planned,
+            call=opened.call,
+            row=opened.row,
+            context=opened.context,
+        )
+        try:
+            ended = talk.run()
+        except Fenced:
+            raise
+        except OptChatError as error:
+            self._give_back_all(talk.unfinished, f"{error.code}: {error.message}")
+        except Exception as error:  # noqa: BLE001  # as in _run_job
+            self._give_back_all(talk.unfinished, f"{type(error).__name__}: {error}"[:300])
+        else:
+            self._after(talk.unfinished, ended.reply, talk.error, stopped=ended.stopped)
+
+    def _read_in_parts(self, model: ChatModel, oversized: Oversized) -> None:
+        tree = ChunkTree(
+            store=self.store, deps=self.deps, desk=self.desk, model=model, oversized=oversized
+        )
+        ended = tree.run()
+        if ended is not None:
+            job = oversized.job
+            if self._uses_up(ended.reply, stopped=ended.stopped):
+                self._give_back(job, tree.error, ATTEMPTS_MAX)
+            else:
+                self._postpone([job], tree.error)
+
+    # --- giving back ---
+
+    def _after(
+        self, unfinished: list[tuple[Item, bool]], reply: Reply, error: str, *, stopped: bool
+    ) -> None:
+        if self._uses_up(reply, stopped=stopped):
+            self._give_back_all(unfinished, error)
+        else:
+            self._postpone([i.job for i, _ in unfinished], error)
+
+    def _uses_up(self, reply: Reply, *, stopped: bool) -> bool:
+        """Note what a reply says of the model; whether its jobs have used up an attempt."""
+        if stopped:
+            return False
+        if reply.outcome.is_models:
+            first = self.desk.breaker.failed(reply, self.deps.clock.now_ms())
+            # A call that never left, or was turned away at the door, says nothing of its content.
+            by_content = reply.outcome in (Outcome.TIMED_OUT, Outcome.UNAVAILABLE)
+            return first and reply.sent and by_content
+        return True
+
+    def _postpone(self, jobs: list[Job], error: str) -> None:
+        if not jobs:
+            return
+        not_before_ms = max(self.desk.breaker.until_ms, self.deps.clock.now_ms() + BACKOFF_MS)
+
+        def work(tx: Tx) -> None:
+            for job in jobs:
+                tx.jobs.postpone(
+                    job.job_id, job.token, not_before_ms=not_before_ms, error=error[:300]
+                )
+
+        self.store.write(work)
+
+    def _give_back_all(self, unfinished: list[tuple[Item, bool]], error: str) -> None:
+        """Those at fault with their attempt counted; those that only went along without."""
+        for item, at_fault in unfinished:
+            if at_fault:
+                self._give_back(item.job, error, ATTEMPTS_MAX)
+        self._postpone([i.job for i, at_fault in unfinished if not at_fault], error)
+
+    def _is_used_up(self, job: Job, attempts_max: int) -> bool:
+        """A job whose holders all vanished without a word has had its attempts as well."""
+        if job.attempts <= attempts_max:
+            return False
+        self._give_back(job, job.error or "its holder ended each time without an answer", 0)
+        return True
+
+    def _give_back(self, job: Job, error: str, attempts_max: int) -> None:
+        failed = job.attempts >= attempts_max
         delay_ms = RETRY_MS * 2**job.attempts
         not_before_ms = self.deps.clock.now_ms() + delay_ms
         self.store.write(
@@ -151,65 +317,8 @@ class Worker:
         )
 
 
-def _target(job: Job) -> tuple[Tree, Span]:
-    tree, _, span = job.target.partition("#")
-    start, _, count = span.partition("+")
-    return parse_tree(tree), Span(int(start), int(count))
-
-
-def _forest(tx: Tx, tree: Tree) -> Forest:
-    if isinstance(tree, ScopeTree):
-        return Forest(tx, tree)
-    return Forest(tx, tree, lineage=lineage(tx, tree))
-
-
-def _children(forest: Forest, span: Span) -> tuple[Node, Node]:
-    left, right = (forest.node(child) for child in span.children)
-    if left is None or right is None:
-        raise IntegrityError(f"a child of {forest.tree}#{span} is missing.")
-    return left, right
-
-
-def _read(tx: Tx, job: Job) -> _Source:
-    if job.kind is JobKind.TURN:
-        turn = tx.records.turn(TurnId(job.target))
-        if turn is None:
-            raise IntegrityError(f"the turn {job.target} of a job is missing.")
-        return turn_source(tx, turn, text_bytes_max=SOURCE_BYTES_MAX)
-    tree, span = _target(job)
-    if span.count > 1:
-        return _Merge(_children(_forest(tx, tree), span))
-    if isinstance(tree, ScopeTree):
-        raise IntegrityError(f"a publication's leaf has no job of its own: {job.target}")
-    record = tx.records.record(tree, span.start)
-    if record is None:
-        raise IntegrityError(f"the record {job.target} of a job is missing.")
-    payload = tx.blobs.read(record.payload, 0, SOURCE_BYTES_MAX)
-    return _Leaf(record, payload.decode("utf-8", "replace"))
-
-
-def _verbatim(source: _Source) -> str | None:
-    match source:
-        case _Leaf(record=record, text=text):
-            return leaf_text(record, text)
-        case _Merge(children=children):
-            return joined(children)
-        case TurnSource():
-            return None
-
-
-def _request(source: _Source) -> SummaryRequest:
-    match source:
-        case _Leaf(text=text):
-            return SummaryRequest(purpose="leaf", parts=(("", text),))
-        case _Merge(children=children):
-            parts = tuple(
-                (n.label if n.span.count == 1 else "", n.text)
-                for n in children
-                if not is_retired(n)
-            )
-            return SummaryRequest(purpose="merge", parts=parts)
-        case TurnSource():
-            steps = " ".join(n.text for n in source.nodes) if not source.answer else ""
-            parts = (("asked", source.request), ("answered", source.answer), ("steps", steps))
-            return SummaryRequest(purpose="turn", parts=parts)
+def _purpose(items: list[Item]) -> str:
+    """What a call is mainly for, in the bill."""
+    if any(i.job.kind is JobKind.TURN for i in items):
+        return "turn"
+    return "leaf" if any(i.is_leaf for i in items) else "merge"

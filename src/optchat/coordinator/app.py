@@ -33,6 +33,12 @@ def make_app(service: Service, *, stop: Callable[[], None]) -> Starlette:
         "/v1/status": service.status,
         "/v1/export": service.export,
         "/v1/resync": service.resync,
+        "/v1/work": service.work,
+        "/v1/work/done": service.work_done,
+        "/v1/spend": service.spend,
+        "/v1/jobs": service.jobs,
+        "/v1/resume": service.resume,
+        "/v1/rebuild": service.rebuild,
         "/v1/stop": partial(_stopping, service, stop),
     }
     return Starlette(

@@ -13,13 +13,21 @@ import httpx2
 import msgspec
 
 from optchat.coordinator.paths import Paths
-from optchat.errors import OptChatError, Unreachable
+from optchat.errors import OptChatError, StorageError, Unreachable
 from optchat.wire import PROTOCOL, PROTOCOL_HEADER, ROUTES, ErrorBody, ErrorInfo, Health, Wire
 
 W = TypeVar("W", bound=Wire)
 
 START_TIMEOUT_S = 20.0
 POLL_S = 0.02
+RETRY_S = 0.2
+
+EXIT_NOT_OWNER = 3
+"""How a coordinator ends that found another one."""
+
+SAID = "optchat: "
+NEXT = "  next: "
+"""How an error and its hint begin on standard error; for a coordinator, in its log."""
 
 
 class RemoteError(OptChatError):
@@ -90,30 +98,41 @@ def ensure(home: Path, *, timeout_s: float = START_TIMEOUT_S) -> Health:
             return client.health()
         except Unreachable:
             pass
-        process = _spawn(paths)
         deadline = time.monotonic() + timeout_s
+        said_before = _log_size(paths)
+        process = _spawn(paths)
         while time.monotonic() < deadline:
             try:
                 return client.health()
             except Unreachable:
-                # Another process may have won the lock, so that an early end is no failure yet.
                 time.sleep(POLL_S)
-            if process.poll() not in (None, 0):
+            ended = process.poll()
+            if ended == EXIT_NOT_OWNER:
+                # Another process has won the lock and is about to answer, or it is just going.
+                time.sleep(RETRY_S)
+                process = _spawn(paths)
+            elif ended not in (None, 0):
                 break
         try:
             return client.health()
         except Unreachable:
+            message, hint = _last_words(paths, said_before)
             raise Unreachable(
-                f"the coordinator for {home} did not start: {_log_end(paths)} "
-                "The store is unharmed.",
-                hint="optchat serve --foreground",
+                f"the coordinator for {home} did not start: {message}", hint=hint
             ) from None
 
 
 def _spawn(paths: Paths) -> subprocess.Popen[bytes]:
     """Start the coordinator on its own, so that it outlives the caller and its terminal."""
-    with paths.log.open("ab") as log:
+    try:
+        log = paths.log.open("ab")
         paths.log.chmod(0o600)
+    except OSError as error:
+        raise StorageError(
+            f"the data directory {paths.home} cannot be written: {error.strerror}.",
+            hint="set OPTCHAT_HOME to a folder of your own on a writable disk",
+        ) from None
+    with log:
         return subprocess.Popen(
             [sys.executable, "-m", "optchat", "serve", "--foreground"],
             stdin=subprocess.DEVNULL,
@@ -129,9 +148,22 @@ def _environment(paths: Paths) -> dict[str, str]:
     return {**os.environ, "OPTCHAT_HOME": str(paths.home)}
 
 
-def _log_end(paths: Paths) -> str:
+def _log_size(paths: Paths) -> int:
     try:
-        lines = paths.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        return paths.log.stat().st_size
     except OSError:
-        return "its log cannot be read."
-    return lines[-1][:500] if lines else "its log is empty."
+        return 0
+
+
+def _last_words(paths: Paths, since: int) -> tuple[str, str]:
+    """What a coordinator that did not start said, and the next thing to do."""
+    try:
+        lines = paths.log.read_bytes()[since:].decode("utf-8", "replace").strip().splitlines()
+    except OSError:
+        lines = []
+    message = next((x for x in reversed(lines) if x.startswith(SAID)), "")
+    hint = next((x for x in reversed(lines) if x.startswith(NEXT)), "")
+    return (
+        message.removeprefix(SAID) or "".join(lines[-1:])[:500] or "it said nothing.",
+        hint.removeprefix(NEXT) or "optchat serve --foreground",
+    )

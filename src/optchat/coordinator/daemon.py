@@ -15,7 +15,6 @@ import socket
 import stat
 import struct
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import filelock
@@ -26,13 +25,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from optchat import config
-from optchat.compactor.models import DeterministicModel
-from optchat.compactor.worker import Worker
+from optchat.compactor.workers import Workers
 from optchat.coordinator.app import make_app
+from optchat.coordinator.compaction import Compaction
 from optchat.coordinator.paths import Paths
 from optchat.coordinator.service import Service
 from optchat.engine.deps import Deps
-from optchat.errors import Fenced, NotOwner, OptChatError
+from optchat.errors import CoordinatorError, NotOwner
 from optchat.storage.ports import Store
 from optchat.storage.sqlite import SqliteStore
 from optchat.storage.sqlite.store import SystemClock
@@ -40,7 +39,6 @@ from optchat.storage.sqlite.store import SystemClock
 log = structlog.get_logger()
 
 IDLE_POLL_S = 0.1
-WORKER_POLL_S = 2.0
 
 
 class RandomIds:
@@ -86,6 +84,8 @@ def _serve(paths: Paths, settings: config.Config, store: Store, epoch: int) -> N
     stopping = threading.Event()
     workers = Workers(store, deps, service.changed, stopping)
     service.on_work = workers.wake
+    service.on_activity = workers.active
+    service.compaction = Compaction(store, deps, workers.model, workers.desk)
     listener = bind(paths.socket)
     try:
         idle_exit_seconds = settings.coordinator.idle_exit_seconds
@@ -101,11 +101,11 @@ def bind(path: Path) -> socket.socket:
     """A listening socket with mode 0600 at ``path``; a stale one there is removed.
 
     Raises:
-        NotOwner: something that is no socket is in the way; it was not touched.
+        CoordinatorError: something that is no socket is in the way; it was not touched.
     """
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISSOCK(path.lstat().st_mode):
-            raise NotOwner(
+            raise CoordinatorError(
                 f"{path} is in the way and is no socket; it was not touched.",
                 hint=f"look at {path} and move it away",
             )
@@ -154,75 +154,6 @@ class _Activity:
             await self.app(scope, receive, send)
         finally:
             self.running -= 1
-
-
-class Workers:
-    """Threads that run summary jobs; woken by new work, and by the clock for what was put off."""
-
-    def __init__(
-        self, store: Store, deps: Deps, changed: Callable[[], None], stopping: threading.Event
-    ) -> None:
-        self._wake = threading.Condition()
-        self._pending = True
-        self._busy = 0
-        self._stopping = stopping
-        self._closed = False
-        self._changed = changed
-        model = DeterministicModel()
-        self._threads = [
-            threading.Thread(
-                target=self._loop,
-                args=(Worker(store, deps, model, f"{os.getpid()}-{index}"),),
-                name=f"compactor-{index}",
-                daemon=True,
-            )
-            for index in range(deps.config.compactor.workers)
-        ]
-        for thread in self._threads:
-            thread.start()
-
-    @property
-    def busy(self) -> bool:
-        return self._busy > 0
-
-    def wake(self) -> None:
-        """There may be a job: look."""
-        with self._wake:
-            self._pending = True
-            self._wake.notify_all()
-
-    def close(self) -> None:
-        """Finish the jobs in hand and end; what is queued stays queued."""
-        with self._wake:
-            self._closed = True
-            self._wake.notify_all()
-        for thread in self._threads:
-            thread.join(timeout=10)
-
-    def _loop(self, worker: Worker) -> None:
-        while True:
-            with self._wake:
-                if not self._pending and not self._closed:
-                    self._wake.wait(WORKER_POLL_S)
-                if self._closed:
-                    return
-                self._pending = False
-                self._busy += 1
-            try:
-                while not self._closed and worker.run_one():
-                    self.wake()
-                    self._changed()
-            except Fenced:
-                log.warning("fenced: another coordinator owns the store now")
-                self._stopping.set()
-                return
-            except OptChatError as error:
-                log.warning("worker", code=error.code)
-            except Exception:
-                log.exception("worker")
-            finally:
-                with self._wake:
-                    self._busy -= 1
 
 
 async def _answer(

@@ -18,17 +18,20 @@ from typing import Any, TypeVar
 import msgspec
 
 from optchat import __version__
-from optchat.core.budget import Window, calibrate, tokens, usable_tokens
+from optchat.coordinator.compaction import Compaction
+from optchat.core.budget import calibrate, tokens, usable_tokens
 from optchat.core.records import Session
 from optchat.core.scopes import Scope, scope_of
 from optchat.core.snapshots import Visibility, pinned
-from optchat.engine import assemble, export, retrieve, search, sync
+from optchat.engine import assemble, export, retrieve, search, subagent, sync
 from optchat.engine.answers import Answer
 from optchat.engine.deps import Deps
 from optchat.engine.sessions import own_lineage
+from optchat.engine.sizes import sizes_of, window
 from optchat.engine.visible import Reader
 from optchat.errors import (
     BadInput,
+    CoordinatorError,
     EventConflict,
     NotFound,
     NotReady,
@@ -46,14 +49,25 @@ from optchat.wire import (
     ExportRequest,
     ExportResponse,
     Health,
+    JobsRequest,
+    JobsResponse,
+    RebuildRequest,
+    RebuildResponse,
+    ResumeResponse,
     ResyncRequest,
     ScopeStatus,
     SessionCounts,
+    SpendRequest,
+    SpendResponse,
     StatusResponse,
     SyncRequest,
     SyncResponse,
     ToolRequest,
     ToolResponse,
+    WorkDone,
+    WorkDoneResponse,
+    WorkRequest,
+    WorkResponse,
 )
 
 T = TypeVar("T")
@@ -103,6 +117,8 @@ class Service:
     home: Path
     epoch: int = 0
     on_work: Callable[[], None] = lambda: None
+    on_activity: Callable[[], None] = lambda: None
+    compaction: Compaction | None = None
     _changed: threading.Condition = field(default_factory=threading.Condition)
     _version: int = 0
     _factors: dict[str, float] = field(default_factory=dict[str, float])
@@ -137,15 +153,23 @@ class Service:
         except EventConflict as error:
             self._notices.append(error.message)
             raise
+        self.on_activity()
         if response.sealed or request.idle:
             self.on_work()
+        response.notice = next(iter(self._waiting()), None)
         return response
+
+    def _waiting(self) -> list[str]:
+        """Why summaries are not being made, if they are not."""
+        return self.compaction.desk.notices() if self.compaction is not None else []
 
     def assemble(self, request: AssembleRequest) -> AssembleResponse:
         """What to put into a request; waits for memory that is not ready, within the bound (§6)."""
         self._learn(request)
         model = model_key(request.model.provider, request.model.id)
         factor = self._factors.get(model, 1.0)
+        if request.session.parent_id is not None:
+            return self.store.read(lambda tx: subagent.subagent(tx, self.deps, request, factor))
         try:
             response = self.store.read(
                 lambda tx: assemble.continuation(tx, self.deps, request, factor)
@@ -155,7 +179,7 @@ class Service:
         except OptChatError as error:
             return AssembleResponse(state="stop", error=assemble.error_info(error))
         if response.state == "ready":
-            overhead = tokens(assemble.sizes_of(request.overhead))
+            overhead = tokens(sizes_of(request.overhead))
             self._sent[request.session.id] = Sent(
                 model=model,
                 raw_tokens=int(response.estimated_tokens / factor),
@@ -197,14 +221,9 @@ class Service:
     def check(self, request: CheckRequest) -> CheckResponse:
         """The final check of a request whose instructions turned out larger than announced."""
         sent = self._sent.get(request.session.id)
-        window = Window(
-            context_tokens=request.model.context_tokens,
-            output_tokens=request.model.output_tokens,
-            input_tokens=request.model.input_tokens,
-        )
-        usable = usable_tokens(window)
+        usable = usable_tokens(window(request.model))
         factor = self._factors.get(model_key(request.model.provider, request.model.id), 1.0)
-        overhead = tokens(assemble.sizes_of(request.overhead), factor)
+        overhead = tokens(sizes_of(request.overhead), factor)
         estimated = overhead + (sent.base_tokens if sent is not None else 0)
         error = None
         if estimated > usable:
@@ -282,7 +301,7 @@ class Service:
 
     def _status(self, tx: Tx) -> StatusResponse:
         scopes: list[ScopeStatus] = []
-        notices = list(self._notices)
+        notices = [*self._waiting(), *self._notices]
         for scope in tx.sessions.scopes():
             visibility = newest(tx, scope)
             published = {
@@ -326,6 +345,50 @@ class Service:
             return export.export(Reader(tx, newest(tx, scope)), scope, Path(request.folder))
 
         return self.store.read(work)
+
+    def rebuild(self, request: RebuildRequest) -> RebuildResponse:
+        """Make summaries anew under the configured model and prompt."""
+        scope = self.store.read(lambda tx: self._chosen_scope(tx, request.scope, request.directory))
+        response = self.compactor.rebuild(request, scope)
+        if response.queued:
+            self.on_work()
+        return response
+
+    def resume(self) -> ResumeResponse:
+        """Let the caps count anew."""
+        response = self.compactor.resume()
+        self.on_work()
+        return response
+
+    def jobs(self, request: JobsRequest) -> JobsResponse:
+        """The queue, and trying again what failed."""
+        response = self.compactor.jobs(request)
+        if response.retried:
+            self.on_work()
+        return response
+
+    def spend(self, request: SpendRequest) -> SpendResponse:
+        """The bill."""
+        return self.compactor.spend(request)
+
+    def work(self, request: WorkRequest) -> WorkResponse:
+        """A summary for the asking host's model to make; a host that only asks is not active."""
+        return self.compactor.work(request)
+
+    def work_done(self, done: WorkDone) -> WorkDoneResponse:
+        """The answer of a host's model."""
+        return self.compactor.work_done(done)
+
+    @property
+    def compactor(self) -> Compaction:
+        """The compactor's own routes.
+
+        Raises:
+            CoordinatorError: this service runs without one.
+        """
+        if self.compaction is None:
+            raise CoordinatorError("this coordinator runs without a compactor.")
+        return self.compaction
 
     def resync(self, request: ResyncRequest) -> SyncResponse:
         """Enable memory of a session again; see ``engine.sync.resync``."""

@@ -28,9 +28,12 @@ class Visibility:
 
     @property
     def served(self) -> str:
-        """The snapshot as it is shown in answers and news: deterministic and opaque enough."""
+        """The snapshot as it is shown, and what a cursor belongs to.
+
+        Without the commit number: that counts all scopes, so it would tell of what others do (I4).
+        """
         own = f" own<{self.own.length}" if self.own is not None else ""
-        return f"pub<{self.publication_end}{own} at {self.csn}"
+        return f"pub<{self.publication_end}{own} epoch {self.retention_epoch}"
 
 
 def pinned(pin: Pin, session_id: SessionId, lineage: Lineage) -> Visibility:

@@ -59,7 +59,9 @@ class Node:
 
     ``label`` is the structured part of the line (kind, outcome, session, time), rendered
     mechanically and never left to prose. ``input_hash`` identifies what the text was made from.
-    ``born`` and ``died`` are the commits between which a snapshot sees it.
+    ``born`` and ``died`` are the commits between which a snapshot sees it. ``evidence`` names the
+    records whose originals or lines the model had before it, as ``start..end_exclusive``; empty for
+    what no model made.
     """
 
     tree: Tree
@@ -73,6 +75,7 @@ class Node:
     prompt_version: str
     born: Csn
     died: Csn | None = None
+    evidence: str = ""
 
     @property
     def text_bytes(self) -> int:

@@ -26,7 +26,7 @@ class Cursor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     kind: str
     of: str
     at: int
-    csn: int
+    snapshot: str
 
 
 def encode_cursor(cursor: Cursor) -> str:
@@ -53,7 +53,7 @@ def decode_cursor(text: str, *, kind: str, of: str, visibility: Visibility) -> i
             "the cursor belongs to another question; nothing was read.",
             hint="repeat the call that gave it, with the same arguments, or leave the cursor out",
         )
-    if cursor.csn != visibility.csn:
+    if cursor.snapshot != visibility.served:
         raise SnapshotExpired(
             "the cursor comes from an earlier snapshot; nothing was read.",
             hint="repeat the call without a cursor",

@@ -9,20 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from optchat.core.budget import (
-    MESSAGE_TOKENS,
-    Sizes,
-    Window,
-    text_tokens,
-    tokens,
-    usable_tokens,
-)
+from optchat.core.budget import text_tokens, usable_tokens
 from optchat.core.records import Fold, Pin, Session, Turn
 from optchat.core.scopes import Scope
 from optchat.engine.deps import Deps
 from optchat.engine.fold import Folder, Tail, TailTurn
 from optchat.engine.news import news_lines, news_text
 from optchat.engine.sessions import own_lineage, require_scope
+from optchat.engine.sizes import message_tokens, native, overhead_tokens, window_of
 from optchat.engine.sync import open_turn
 from optchat.errors import NotReady, OptChatError, TurnTooLarge
 from optchat.refs import Csn, TurnId
@@ -32,15 +26,14 @@ from optchat.wire import (
     AssembleResponse,
     ErrorInfo,
     NewsText,
-    ShapeMessage,
-    SizesInfo,
 )
-
-OVERHEAD_GUESS_TOKENS = 12_000
-"""Instructions and tools that nobody has measured yet; the pinned host's are about 10,000."""
 
 LIVE_RESERVE_PART = 0.2
 """The part of the window kept free at admission for the turn to grow into."""
+
+
+NEWS_FRAME_TOKENS = 256
+"""The tags and the last element of a news block, generously."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,37 +57,9 @@ def error_info(error: OptChatError) -> ErrorInfo:
     )
 
 
-def native(notice: str | None = None) -> AssembleResponse:
-    """Leave the request as it is."""
-    return AssembleResponse(state="native", notice=notice)
-
-
-def sizes_of(info: SizesInfo) -> Sizes:
-    return Sizes(
-        letters=info.letters,
-        spaces=info.spaces,
-        symbols=info.symbols,
-        other_bytes=info.other_bytes,
-        media=info.media,
-    )
-
-
-def message_tokens(message: ShapeMessage, factor: float) -> int:
-    return tokens(sizes_of(message.sizes), factor) + MESSAGE_TOKENS
-
-
-def overhead_tokens(request: AssembleRequest, usable: int, factor: float) -> int:
-    measured = tokens(sizes_of(request.overhead), factor)
-    if request.overhead_known:
-        return measured
-    return max(measured, min(OVERHEAD_GUESS_TOKENS, usable // 3))
-
-
 def find(tx: Tx, request: AssembleRequest) -> tuple[Session, Turn] | AssembleResponse:
     """The session and its open turn, or the answer that leaves the request alone."""
     session = tx.sessions.session_of_host(request.session.host, request.session.id)
-    if request.session.parent_id is not None:
-        return native()
     if session is None:
         return native("this conversation is not known to optchat yet; it was sent as it is.")
     if session.disabled is not None:
@@ -153,7 +118,7 @@ def admit(tx: Tx, deps: Deps, request: AssembleRequest, factor: float) -> Assemb
             own_generation=session.generation,
             own_end=turn.start_seq,
         )
-    window = _window(request)
+    window = window_of(request)
     usable = usable_tokens(window)
     tail = _tail(tx, session, turn, request, factor)
     room = Room(usable, overhead_tokens(request, usable, factor), tail.live_tokens, factor)
@@ -223,8 +188,11 @@ def _continue_fold(
     kept = tail.since(fold.first_turn_key)
     if kept is None:
         return fold, "host"
+    if fold.coverage != "complete":
+        return fold, "coverage"
     memory_tokens = _fold_tokens(fold, room.factor)
-    news_tokens = sum(t.news_tokens for t in kept if t.turn.fold_id == fold.fold_id)
+    told = sum(t.news_tokens for t in kept if t.turn.fold_id == fold.fold_id)
+    news_tokens = int((told + text_tokens("".join(lines)) + NEWS_FRAME_TOKENS) * room.factor)
     native_tokens = sum(t.tokens for t in kept)
     if memory_tokens + news_tokens + native_tokens > room.available(reserve=True):
         return fold, "tail"
@@ -238,15 +206,6 @@ def _valid(pin: Pin, scope: Scope, session: Session) -> bool:
         and pin.policy_revision == scope.policy_revision
         and pin.retention_epoch == scope.retention_epoch
         and pin.own_generation == session.generation
-    )
-
-
-def _window(request: AssembleRequest) -> Window:
-    model = request.model
-    return Window(
-        context_tokens=model.context_tokens,
-        output_tokens=model.output_tokens,
-        input_tokens=model.input_tokens,
     )
 
 
@@ -322,10 +281,14 @@ def _answer(
     shown = [
         t
         for t in tx.records.turns(session.session_id)
-        if t.fold_id == fold.fold_id and t.news and t.key in present
+        if t.fold_id == fold.fold_id and t.news and (t.key in present or t.turn_id == turn.turn_id)
     ]
+    # Where the host dropped the live request (it compacted), its news still must be told.
+    users = [m.id for m in kept if m.role == "user"] or [m.id for m in kept]
+    if not users:
+        return None
     base = fold.shared_text + fold.own_text
-    usable = usable_tokens(_window(request))
+    usable = usable_tokens(window_of(request))
     estimated = (
         overhead_tokens(request, usable, factor)
         + _fold_tokens(fold, factor)
@@ -340,7 +303,9 @@ def _answer(
         base=base,
         placement=placement.providers.get(request.model.provider, placement.default),
         keep_from=keep_from if first else None,
-        news=[NewsText(message_id=t.key, text=t.news) for t in shown],
+        news=[
+            NewsText(message_id=t.key if t.key in present else users[0], text=t.news) for t in shown
+        ],
         notice=None if fold.coverage == "complete" else f"memory is partial: {fold.coverage}",
         turn=turn.turn_id,
         estimated_tokens=estimated,

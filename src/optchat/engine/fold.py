@@ -7,6 +7,7 @@ boundary back and costs tokens, not memory.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -26,6 +27,10 @@ from optchat.storage.ports import SharedBase, Tx
 
 if TYPE_CHECKING:
     from optchat.engine.assemble import Room
+
+
+TAIL_PART = 0.6
+"""The native tail's share of what is left for memory; the views have what it leaves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,9 +100,10 @@ class Folder:
         """
         view = self._own_view()
         reusable = self._reusable_base()
-        for reserve in (True, False):
+        # Best first: with room for the tail to grow, else the next turn would have to fold again.
+        for reserve, grows in ((True, cause != "layout"), (True, False), (False, False)):
             available = room.available(reserve=reserve)
-            plan = self._plan(cause, tail, available, view, reusable, current)
+            plan = self._plan(cause, tail, available, view, reusable, current, grows=grows)
             if plan is not None:
                 return self._render(cause, tail, plan, reusable)
         if self.deps.config.memory.readiness == "partial":
@@ -144,6 +150,7 @@ class Folder:
             or base.policy_revision != self.pin.policy_revision
             or base.retention_epoch != self.pin.retention_epoch
             or base.publication_end > self.pin.publication_end
+            or base.csn > self.pin.csn  # it may show summaries that this turn's snapshot has not
             or self.tx.publications.retired_since(
                 self.scope.scope_id, base.csn, self.pin.publication_end
             )
@@ -205,15 +212,20 @@ class Folder:
         view: View,
         reusable: SharedBase | None,
         current: Fold | None,
+        *,
+        grows: bool,
     ) -> _Plan | None:
-        """The first boundary for which both views fit what the tail leaves."""
+        """The first boundary for which both views fit what the tail leaves.
+
+        With ``grows`` they leave the tail its whole share, and not only what it takes now.
+        """
         shared_view = self._shared_view()
         shared_forest, own_forest = self._shared_forest(), self._own_forest()
         frame = text_tokens(context.base_shared((), publication_end=0)) + 256
         shared_need = int(self._scaled(shared_view.rendered_tokens))
         part = self.deps.config.memory.shared_part
         memory_room = max(0, available - self._scaled(frame))
-        target = memory_room - min(shared_need, int(memory_room * part)) - memory_room // 8
+        target = int(memory_room * TAIL_PART)
         for first in self._boundaries(cause, tail, target, view.covered, current):
             native = sum(t.tokens for t in tail.turns[first:])
             boundary = self._start(tail, first) if first else 0
@@ -221,16 +233,19 @@ class Folder:
             if clipped is None:
                 continue
             own_need = self._scaled(sum(e.line_tokens for e in clipped))
-            budget = divide(
-                memory_room - native, shared_need=shared_need, own_need=own_need, shared_part=part
-            )
-            if memory_room - native < 0:
+            views_room = memory_room - (max(native, target) if grows else native)
+            if views_room < 0:
                 continue
+            budget = divide(
+                views_room, shared_need=shared_need, own_need=own_need, shared_part=part
+            )
             own_view = View(entries=clipped)
             own = project(own_view, own_forest.entry, budget_tokens=self._unscaled(budget.own))
             if own is None:
                 continue
-            if reusable is not None and self._fits_reused(reusable, budget.shared):
+            # Rendered anew it may be shorter; as long as there is room, bytes already paid for win.
+            spare = memory_room - native - budget.own
+            if reusable is not None and self._fits_reused(reusable, spare):
                 return _Plan(first, own, None, "complete")
             shared = project(
                 shared_view, shared_forest.entry, budget_tokens=self._unscaled(budget.shared)
@@ -294,16 +309,17 @@ class Folder:
         view = self.tx.trees.view(ScopeTree(self.pin.scope_id), Csn(self.pin.csn))
         if view.covered != self.pin.publication_end:
             raise NotReady(
-                f"the shared view covers {view.covered} of {self.pin.publication_end} publications.",
+                f"the shared view ends at {view.covered}, not at {self.pin.publication_end}.",
                 hint="optchat doctor",
             )
         return view
 
     def _scaled(self, counted: int) -> int:
-        return int(counted * self.factor)
+        return math.ceil(counted * self.factor)
 
     def _unscaled(self, budget: int) -> int:
-        return int(budget / self.factor)
+        """The inverse: what was scaled comes back whole, or a view would miss by one token."""
+        return math.floor(budget / self.factor + 1e-6)
 
     def _render(self, cause: str, tail: Tail, plan: _Plan, reusable: SharedBase | None) -> Fold:
         publication_end = self.pin.publication_end

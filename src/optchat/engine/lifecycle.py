@@ -1,4 +1,4 @@
-"""When a history is no longer an append: new generations, and retiring what they supersede (§12)."""
+"""When a history is no append: new generations, and retiring what they supersede (§12)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def branch(
 ) -> Session:
     """Begin a generation that keeps the messages before ``position`` and none after.
 
-    What is kept is the base's: no record, node or summary of it is made again. A turn that is cut in
-    the middle goes on as an open turn of the new generation. Publications of superseded ranges are
-    retired; snapshots that are pinned already keep seeing them until their turn ends.
+    What is kept is the base's: no record, node or summary of it is made again. A turn that is cut
+    in the middle goes on as an open turn of the new generation. Publications of superseded ranges
+    are retired; snapshots that are pinned already keep seeing them until their turn ends.
     """
     history = own_lineage(tx, session)
     kept = stored[position].start_seq if position < len(stored) else history.length
@@ -89,8 +89,8 @@ def _reopen(
 def retire(tx: Tx, deps: Deps, scope_id: ScopeId, publications: Sequence[Publication]) -> None:
     """Take publications out of every later snapshot (§12).
 
-    A number stays taken: its leaf becomes a contentless tombstone, its ancestors are made again from
-    what is left, and meanwhile the view shows the finer nodes below them.
+    A number stays taken: its leaf becomes a contentless tombstone, its ancestors are made again
+    from what is left, and meanwhile the view shows the finer nodes below them.
     """
     if not publications:
         return

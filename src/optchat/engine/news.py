@@ -42,7 +42,7 @@ def news_text(lines: list[str], session: Session, pin: Pin, fold: Fold, time_ms:
     own = f"s{session.number}:{pin.own_generation} records<{pin.own_end} view<{fold.boundary}"
     return context.news_block(
         lines,
-        snapshot=f"pub<{pin.publication_end} at {pin.csn}",
+        snapshot=f"pub<{pin.publication_end} epoch {pin.retention_epoch}",
         own=own,
         time_ms=time_ms,
         coverage=fold.coverage,

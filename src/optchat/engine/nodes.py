@@ -25,6 +25,9 @@ from optchat.storage.ports import Job, JobKind, JobState, Tx
 VERBATIM = "verbatim"
 """The model name and prompt version of a node that no model made."""
 
+LIVE_MS = 3_600_000
+"""A turn that ended longer ago than this is history that is being taken in."""
+
 RETIRED_LABEL = "retired"
 RETIRED_TEXT = "(no longer available)"
 
@@ -101,7 +104,7 @@ class Forest:
             nodes = self.tx.trees.nodes_in(tree, [(e.span, e.revision) for e in members])
             for entry, node in zip(members, nodes, strict=True):
                 if node is None:
-                    # The view named a revision that is gone: never render a gap as if it were whole.
+                    # The view named a revision that is gone: never render a gap as if whole.
                     raise LookupError(f"{tree}#{entry.span} r{entry.revision}")
                 rendered[entry.span] = self.line(node)
         return [rendered[e.span] for e in entries]
@@ -244,6 +247,8 @@ def parent_node(
     *,
     prompt_version: str = VERBATIM,
     revision: int = 1,
+    kind: NodeKind | None = None,
+    evidence: str = "",
 ) -> Node:
     """The node of a span over two children; its label is mechanical."""
     label = ""
@@ -253,13 +258,14 @@ def parent_node(
         tree=forest.owner(span),
         span=span,
         revision=revision,
-        kind=NodeKind.VERBATIM if model == VERBATIM else NodeKind.SUMMARY,
+        kind=kind or (NodeKind.VERBATIM if model == VERBATIM else NodeKind.SUMMARY),
         label=label,
         text=text,
         input_hash=children_hash(children),
         model=model,
         prompt_version=prompt_version,
         born=csn,
+        evidence=evidence,
     )
 
 
@@ -307,5 +313,23 @@ def enqueue_node(
         scope_id=scope_id,
         input_hash=f"r{revision}",
         state=JobState.READY,
+        # Put off, so that neighbours go along in one call; ``hurry_session`` ends the wait.
+        not_before_ms=deps.clock.now_ms() + deps.config.compactor.hold_ms,
     )
     tx.jobs.put(job, waits_for)
+    hurry_when_many(tx, deps, job.queue)
+
+
+def hurry_when_many(tx: Tx, deps: Deps, queue: str) -> None:
+    """End the wait of a queue that has enough for a call."""
+    compactor = deps.config.compactor
+    if compactor.hold_ms and len(tx.jobs.open_in(queue, compactor.batch_lines)) >= (
+        compactor.batch_lines
+    ):
+        tx.jobs.hurry(queue, deps.clock.now_ms(), first=False)
+
+
+def hurry_session(tx: Tx, deps: Deps, session_id: SessionId, closed_ms: int) -> None:
+    """A turn has ended: its summaries are due, and before an old backlog if it is of now."""
+    now_ms = deps.clock.now_ms()
+    tx.jobs.hurry(session_id, now_ms, first=now_ms - closed_ms < LIVE_MS)

@@ -119,7 +119,15 @@ def turn_source(tx: Tx, turn: Turn, *, text_bytes_max: int) -> TurnSource:
 
 
 def publish(
-    tx: Tx, deps: Deps, source: TurnSource, *, text: str, model: str, prompt_version: str
+    tx: Tx,
+    deps: Deps,
+    source: TurnSource,
+    *,
+    text: str,
+    model: str,
+    prompt_version: str,
+    kind: NodeKind = NodeKind.SUMMARY,
+    evidence: str = "",
 ) -> Publication | None:
     """Make the publication, its leaf and the next view revision visible, in this transaction.
 
@@ -156,13 +164,14 @@ def publish(
         tree=tree,
         span=Span(publication.seq, 1),
         revision=1,
-        kind=NodeKind.VERBATIM if model == VERBATIM else NodeKind.SUMMARY,
+        kind=NodeKind.VERBATIM if model == VERBATIM else kind,
         label=publication_label(publication, session.number),
         text=text,
         input_hash=source.input_hash,
         model=model,
         prompt_version=prompt_version,
         born=csn,
+        evidence=evidence,
     )
     tx.trees.put_node(leaf)
     forest = Forest(tx, tree)

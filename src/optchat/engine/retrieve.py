@@ -13,7 +13,12 @@ from optchat.engine.answers import Answer, Cursor, decode_cursor, encode_cursor,
 from optchat.engine.nodes import Forest, publication_label, record_label
 from optchat.engine.visible import Reader, not_found
 from optchat.errors import IntegrityError
-from optchat.limits import SESSIONS_PAGE_ROWS, ZOOM_PAGE_TOKENS, ZOOM_PAGE_TOKENS_MAX
+from optchat.limits import (
+    SESSIONS_PAGE_ROWS,
+    ZOOM_PAGE_LINES_MAX,
+    ZOOM_PAGE_TOKENS,
+    ZOOM_PAGE_TOKENS_MAX,
+)
 from optchat.refs import PublicationRef, SessionRef, Span, parse_ref
 from optchat.storage.ports import Tx
 
@@ -100,7 +105,7 @@ def _publication(reader: Reader, ref: PublicationRef) -> Answer:
         f"turn of s{session.number} ({escape(publication.title)}), {publication.outcome.value}",
         f"opened {iso(publication.opened_ms)}, ended {iso(publication.completed_ms)}",
         f"published {iso(publication.published_ms)}",
-        f"source: records {publication.start_seq}..{publication.end_seq_exclusive - 1}, covered by:",
+        f"source: {publication.end_seq_exclusive - publication.start_seq} records, covered by:",
     ]
     tree_number = session.number
     cover: list[dict[str, Any]] = []
@@ -175,7 +180,7 @@ def _record(reader: Reader, ref: SessionRef, cursor: str | None, max_tokens: int
     }
     if end < total:
         answer.cursor = encode_cursor(
-            Cursor(kind="zoom", of=name, at=end, csn=reader.visibility.csn)
+            Cursor(kind="zoom", of=name, at=end, snapshot=reader.visibility.served)
         )
     return answer
 
@@ -186,6 +191,9 @@ def _page(tx: Tx, record: Record, start: int, count: int, total: int) -> tuple[s
     A byte that is not UTF-8 becomes the replacement character and is counted as read.
     """
     data = tx.blobs.read(record.payload, start, min(count, max(0, total - start)))
+    lines = data.split(b"\n", ZOOM_PAGE_LINES_MAX)
+    if len(lines) > ZOOM_PAGE_LINES_MAX:
+        data = data[: len(data) - len(lines[-1])]
     end = start + len(data)
     if end < total:
         whole = len(data)
@@ -285,6 +293,11 @@ def sessions(reader: Reader, *, cursor: str | None = None) -> Answer:
         )
     if start + SESSIONS_PAGE_ROWS < len(rows):
         answer.cursor = encode_cursor(
-            Cursor(kind="sessions", of="", at=start + SESSIONS_PAGE_ROWS, csn=reader.visibility.csn)
+            Cursor(
+                kind="sessions",
+                of="",
+                at=start + SESSIONS_PAGE_ROWS,
+                snapshot=reader.visibility.served,
+            )
         )
     return answer

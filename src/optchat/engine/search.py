@@ -77,13 +77,12 @@ def parse_query(
 def parse_time(text: str, name: str) -> int:
     """A date or time in ISO form, local unless it says otherwise, in milliseconds."""
     try:
-        moment = datetime.fromisoformat(text.strip())
-    except ValueError:
+        return int(datetime.fromisoformat(text.strip()).astimezone().timestamp() * 1000)
+    except (ValueError, OverflowError, OSError):  # the last two: a year that no clock reaches
         raise BadInput(
             f"{name} is {text[:40]!r}, which is no date; nothing was searched.",
             hint="write it as 2026-11-30 or 2026-11-30T14:05",
         ) from None
-    return int(moment.astimezone().timestamp() * 1000)
 
 
 def search(
@@ -134,7 +133,10 @@ def search(
     if start + SEARCH_PAGE_HITS < len(hits):
         answer.cursor = encode_cursor(
             Cursor(
-                kind="search", of=question, at=start + SEARCH_PAGE_HITS, csn=reader.visibility.csn
+                kind="search",
+                of=question,
+                at=start + SEARCH_PAGE_HITS,
+                snapshot=reader.visibility.served,
             )
         )
     return answer

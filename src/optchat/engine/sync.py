@@ -7,6 +7,7 @@ closed and its publication scheduled, in the same transaction.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -22,7 +23,7 @@ from optchat.core.records import (
 from optchat.core.tree import cover
 from optchat.engine.deps import Deps
 from optchat.engine.lifecycle import branch
-from optchat.engine.nodes import Forest, complete_parents, seal_leaf
+from optchat.engine.nodes import Forest, complete_parents, hurry_session, seal_leaf
 from optchat.engine.payloads import Source, sources
 from optchat.engine.publish import schedule_publication
 from optchat.engine.sessions import ensure_session, generation_of, own_lineage
@@ -64,6 +65,7 @@ def sync(tx: Tx, deps: Deps, request: SyncRequest, commit: str | None = None) ->
             _check_same_reading(session, request, stored[common])
             return _response(tx, session, need=[], sealed=0)
         session = branch(tx, deps, session, stored, common)
+    _check_content(tx, session, request, common)
     if request.observed_ms > session.observed_ms:
         session = replace(session, observed_ms=request.observed_ms)
         tx.sessions.put_session(session)
@@ -89,6 +91,29 @@ def _check_same_reading(session: Session, request: SyncRequest, ours: HostMessag
             f"message {ours.message_id} of {session.host_session} arrived a second time with other "
             "content; what was sealed stands.",
         )
+
+
+def _check_content(tx: Tx, session: Session, request: SyncRequest, common: int) -> None:
+    """What is sealed and was sent again, by a sender that has just started, must be the same (§3).
+
+    Attachments and our own results are left out: the form of a manifest may change with a version.
+    """
+    info = request.session
+    for message in request.messages[:common]:
+        for source in sources(message) if message.parts is not None else ():
+            if source.facet == "file" or not source.text:
+                continue
+            number: int | None = session.generation
+            record = None
+            while record is None and number is not None:
+                key = event_key(info.host, info.id, message.id, source, number)
+                record = tx.records.by_event_key(key)
+                number = number - 1 if number else None
+            if record is not None and record.payload != hashlib.sha256(source.payload).hexdigest():
+                raise EventConflict(
+                    f"message {message.id} of {session.host_session} arrived a second time with "
+                    "other content under the same digest; what was sealed stands.",
+                )
 
 
 def _response(tx: Tx, session: Session, *, need: list[str], sealed: int) -> SyncResponse:
@@ -254,6 +279,7 @@ class _Sealing:
         )
         self.tx.records.put_turn(closed)
         self.turn = None
+        hurry_session(self.tx, self.deps, self.session.session_id, closed.closed_ms or 0)
         if closed.start_seq < self.generation.length and not self._inherited(closed):
             spans = cover(closed.start_seq, self.generation.length)
             schedule_publication(

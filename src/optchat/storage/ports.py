@@ -12,10 +12,10 @@ they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 from optchat.core.publications import Publication
 from optchat.core.records import Fold, Generation, HostMessage, Record, Session, Turn
@@ -75,6 +75,74 @@ class Job:
     not_before_ms: int = 0
     worker: str = ""
     error: str = ""
+
+    @property
+    def queue(self) -> str:
+        """Whose turn it is when this job is claimed: the session's, else the scope's."""
+        return self.session_id or self.scope_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCall:
+    """One row of the meter: a call to a summary model, written before it is sent (I12).
+
+    ``outcome`` is "sent" until the answer is there; a row that stays so is of a call that a crash
+    cut off, and counts with what was estimated. ``day`` is the person's calendar day. ``idle``
+    marks a call made while no host was active. ``micros`` is the price in millionths of the
+    configured currency; None where no price is known.
+    """
+
+    call_id: str
+    at_ms: int
+    day: str
+    purpose: str
+    model: str
+    scope_id: ScopeId
+    session_id: SessionId | None = None
+    turn_id: TurnId | None = None
+    idle: bool = False
+    outcome: str = "sent"
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    estimated: bool = True
+    micros: int | None = None
+    duration_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """Sums over calls; ``micros`` leaves out the ``unpriced`` ones."""
+
+    calls: int = 0
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    micros: int = 0
+    unpriced: int = 0
+
+    @property
+    def tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """One recorded piece of an oversized payload, or one line over several of them.
+
+    ``plan`` names the way of cutting and the prompt. Level 0 covers bytes
+    ``[start, end_exclusive)`` of the payload; a higher level covers all that its children do.
+    ``read`` is how many of those bytes a model has read.
+    """
+
+    payload: BlobHash
+    plan: str
+    level: int
+    position: int
+    start: int
+    end_exclusive: int
+    read: int
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,6 +369,15 @@ class Trees(Protocol):
         """The contiguous live leaves from ``start`` on; stops at the first gap."""
         ...
 
+    def made_otherwise(
+        self, tree: Tree, model: str | None, prompt_version: str
+    ) -> tuple[Node, ...]:
+        """The live nodes that some other model (if one is given) or prompt version made.
+
+        Verbatim ones and tombstones were made by none. Shorter spans first, then by start.
+        """
+        ...
+
     def retire_node(self, tree: Tree, span: Span, csn: Csn) -> None:
         """End the live revision at ``csn``; no live revision is a no-op."""
         ...
@@ -402,11 +479,61 @@ class Jobs(Protocol):
         """
         ...
 
-    def claim(self, worker: str, now_ms: int, lease_ms: int) -> Job | None:
-        """Lease the next job: READY and due, or LEASED with a lease that ran out.
+    def claim(
+        self,
+        worker: str,
+        now_ms: int,
+        lease_ms: int,
+        scopes: Collection[ScopeId] | None = None,
+    ) -> Job | None:
+        """Lease the next job: READY and due, or LEASED, nothing missing, and the lease run out.
 
-        Turns before nodes, then oldest first. The claim raises the token and counts an attempt.
+        The queue served longest ago comes first, by queue (a session's, else a scope's); in it
+        turns before nodes, then oldest first. ``scopes`` leaves out the jobs of others. The claim
+        raises the token, counts an attempt, and sends the queue to the end of the line.
         """
+        ...
+
+    def lease(self, job_id: str, worker: str, now_ms: int, lease_ms: int) -> Job | None:
+        """Lease a certain job to go with one that was claimed: READY (due or not) or WAITING.
+
+        What it waits for is to be made by its holder. None when it is in another state.
+        """
+        ...
+
+    def open_in(self, queue: str, limit: int) -> tuple[Job, ...]:
+        """The READY and WAITING jobs of a queue, oldest first."""
+        ...
+
+    def waits(self, job_id: str) -> tuple[tuple[str, Span], ...]:
+        """What a job still waits for: (name of the tree, span), in order."""
+        ...
+
+    def hurry(self, queue: str, now_ms: int, *, first: bool) -> int:
+        """Make due what was put off when it was enqueued and never tried; how many that were.
+
+        ``first`` sends the queue to the head of the line.
+        """
+        ...
+
+    def postpone(self, job_id: str, token: int, *, not_before_ms: int, error: str) -> bool:
+        """Give a job back without counting the attempt, because the fault is not the job's."""
+        ...
+
+    def retry(self, now_ms: int, job_id: str | None = None) -> int:
+        """Make FAILED jobs READY with their attempts forgotten: one of them, or all."""
+        ...
+
+    def release_put_off(self, reason: str, now_ms: int) -> int:
+        """Make due what waits with an error that begins with ``reason``; how many that were."""
+        ...
+
+    def redo(self, job: Job, waits_for: Sequence[tuple[Tree, Span]]) -> bool:
+        """As ``put``, but wait for the next commit of each node, also of one that is there."""
+        ...
+
+    def listed(self, state: JobState, limit: int) -> tuple[Job, ...]:
+        """The jobs in a state, newest first."""
         ...
 
     def renew(self, job_id: str, token: int, until_ms: int) -> bool:
@@ -441,6 +568,63 @@ class Jobs(Protocol):
 
     def next_due_ms(self) -> int | None:
         """When the earliest unfinished claimable job is due; None when there is none."""
+        ...
+
+
+class Ledger(Protocol):
+    """The meter: every call to a summary model, and what the checks on the answers found (I12)."""
+
+    def open(self, call: ModelCall) -> None:
+        """Write a call before it is sent. Raises Conflict when the id is taken."""
+        ...
+
+    def close(self, call: ModelCall) -> None:
+        """Replace the row of a call by what came of it; a row that is gone stays gone."""
+        ...
+
+    def drop(self, call_id: str) -> None:
+        """Take back the row of a call that never left the process."""
+        ...
+
+    def spent(
+        self,
+        since_ms: int,
+        *,
+        day: str | None = None,
+        turn_id: TurnId | None = None,
+        idle: bool | None = None,
+    ) -> Spent:
+        """The sum of the calls at or after ``since_ms`` that all the given conditions fit."""
+        ...
+
+    def table(
+        self, by: Literal["day", "session", "purpose", "model"], since_ms: int
+    ) -> tuple[tuple[str, Spent], ...]:
+        """Sums by one column, in its order; calls of no session are under ""."""
+        ...
+
+    def unfinished(self) -> int:
+        """How many calls are still marked as sent."""
+        ...
+
+    def count(self, model: str, prompt_version: str, finding: str, times: int) -> None:
+        """Add to how often the checks found something in a model's answers."""
+        ...
+
+    def findings(self) -> tuple[tuple[str, str, str, int], ...]:
+        """(model, prompt version, finding, times), in that order."""
+        ...
+
+
+class Chunks(Protocol):
+    """The recorded pieces of oversized payloads; they go when their payload goes (I8)."""
+
+    def put(self, chunk: Chunk) -> None:
+        """Insert or replace. Raises IntegrityError when the payload is not kept."""
+        ...
+
+    def of(self, payload: BlobHash, plan: str) -> tuple[Chunk, ...]:
+        """All that is recorded of a plan, by level and position."""
         ...
 
 
@@ -505,6 +689,10 @@ class Tx(Protocol):
     @property
     def jobs(self) -> Jobs: ...
     @property
+    def ledger(self) -> Ledger: ...
+    @property
+    def chunks(self) -> Chunks: ...
+    @property
     def search(self) -> Search: ...
     @property
     def meta(self) -> Meta: ...
@@ -533,13 +721,17 @@ class Store(Protocol):
 
 __all__ = [
     "Blobs",
+    "Chunk",
+    "Chunks",
     "Clock",
     "IdSource",
     "Job",
     "JobKind",
     "JobState",
     "Jobs",
+    "Ledger",
     "Meta",
+    "ModelCall",
     "NodeHit",
     "Publications",
     "Records",
@@ -548,6 +740,7 @@ __all__ = [
     "SearchQuery",
     "Sessions",
     "SharedBase",
+    "Spent",
     "Store",
     "Trees",
     "Tx",

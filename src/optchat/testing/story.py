@@ -12,7 +12,7 @@ from typing import Protocol
 
 DECISION = (
     "We use NATS JetStream as the durable message broker. Kafka was ruled out because nobody here "
-    "runs it, and Redis streams lost messages in the failover test of 14 May. Retention is 72 hours, "
+    "runs it, and Redis streams lost messages in the failover test of 14 May. Retention: 72 hours, "
     "the stream is called orders-v2, and the consumer group acknowledges explicitly. Rollback is "
     "documented in ops/runbooks/broker.md; the flag is BROKER_FALLBACK=1. Details of the failover "
     "test: three nodes, the leader was killed with SIGKILL twenty times, eleven of forty thousand "
@@ -131,6 +131,8 @@ def _descend(stage: Stage, story: Story, ref: str) -> str:
             continue
         story.steps.append((f"memory_zoom {at}", answer))
         pending += [
-            r for r in re.findall(r"^  (s\d+:\d+:\d+(?:\+\d+)?)", answer, re.M) if r not in seen
+            r
+            for r in re.findall(r"^  (s\d+:\d+:\d+(?:\+\d+)?)", answer, re.MULTILINE)
+            if r not in seen
         ]
     return ""

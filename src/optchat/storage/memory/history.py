@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from optchat.core.records import Generation, HostMessage, Record, Session, Turn
 from optchat.core.scopes import Project, Scope
-from optchat.core.tree import Node, SessionTree, Tree
+from optchat.core.tree import Node, NodeKind, SessionTree, Tree
 from optchat.core.views import View
 from optchat.errors import BadInput, Conflict, EventConflict, IntegrityError
 from optchat.limits import BLOB_CHUNK_BYTES, PAYLOAD_BYTES_MAX
@@ -270,6 +270,20 @@ class MemoryTrees:
                 break
             found.append(node)
         return tuple(found)
+
+    def made_otherwise(
+        self, tree: Tree, model: str | None, prompt_version: str
+    ) -> tuple[Node, ...]:
+        live = (n for revisions in self._tables.nodes.values() for n in revisions if n.died is None)
+        found = [
+            n
+            for n in live
+            if str(n.tree) == str(tree)
+            and n.kind is not NodeKind.VERBATIM
+            and n.model != "none"
+            and (n.prompt_version != prompt_version or model not in (None, n.model))
+        ]
+        return tuple(sorted(found, key=lambda n: (n.span.count, n.span.start)))
 
     def retire_node(self, tree: Tree, span: Span, csn: Csn) -> None:
         revisions = self._revisions(tree, span)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from optchat.core.tree import Tree
 from optchat.errors import Conflict
-from optchat.refs import Csn, SessionId, Span
-from optchat.storage.memory.state import Changes
+from optchat.refs import Csn, ScopeId, SessionId, Span
+from optchat.storage.memory.state import Changes, NodeKey
 from optchat.storage.ports import Job, JobKind, JobState
 
 
@@ -18,16 +18,25 @@ class MemoryJobs:
         self._tables = changes.tables
 
     def put(self, job: Job, waits_for: Sequence[tuple[Tree, Span]] = ()) -> bool:
+        keys = ((str(tree), span.start, span.count) for tree, span in waits_for)
+        missing = frozenset(
+            key for key in keys if not any(n.died is None for n in self._tables.nodes.get(key, ()))
+        )
+        return self._enqueue(job, missing)
+
+    def redo(self, job: Job, waits_for: Sequence[tuple[Tree, Span]]) -> bool:
+        keys = ((str(tree), span.start, span.count) for tree, span in waits_for)
+        return self._enqueue(job, frozenset(keys))
+
+    def _enqueue(self, job: Job, missing: frozenset[NodeKey]) -> bool:
         identity = (job.kind, job.target, job.input_hash)
         for other in self._tables.jobs.values():
             if (other.kind, other.target, other.input_hash) == identity:
                 return False
         if job.job_id in self._tables.jobs:
             raise Conflict("that job id is taken; nothing was enqueued.")
-        keys = ((str(tree), span.start, span.count) for tree, span in waits_for)
-        missing = frozenset(
-            key for key in keys if not any(n.died is None for n in self._tables.nodes.get(key, ()))
-        )
+        if job.queue not in self._tables.job_queues:
+            self._changes.put(self._tables.job_queues, job.queue, self._served_last() + 1)
         state = JobState.WAITING if missing else JobState.READY
         ordinal = self._tables.counters["job"] + 1
         self._changes.put(self._tables.counters, "job", ordinal)
@@ -49,26 +58,104 @@ class MemoryJobs:
                 ready += 1
         return ready
 
-    def claim(self, worker: str, now_ms: int, lease_ms: int) -> Job | None:
+    def claim(
+        self,
+        worker: str,
+        now_ms: int,
+        lease_ms: int,
+        scopes: Collection[ScopeId] | None = None,
+    ) -> Job | None:
         due = [
             job
             for job in self._tables.jobs.values()
-            if (job.state is JobState.READY and job.not_before_ms <= now_ms)
-            or (job.state is JobState.LEASED and job.lease_until_ms <= now_ms)
+            if (scopes is None or job.scope_id in scopes)
+            and (
+                (job.state is JobState.READY and job.not_before_ms <= now_ms)
+                or (
+                    job.state is JobState.LEASED
+                    and job.lease_until_ms <= now_ms
+                    and not self._tables.job_waits[job.job_id]
+                )
+            )
         ]
         if not due:
             return None
-        job = min(due, key=lambda j: (j.kind is not JobKind.TURN, self._order(j)))
+        heads: dict[str, Job] = {}
+        for job in sorted(due, key=lambda j: (j.kind is not JobKind.TURN, self._order(j))):
+            heads.setdefault(job.queue, job)
+        served = self._tables.job_queues
+        job = min(heads.values(), key=lambda j: (served[j.queue], self._order(j)))
+        self._changes.put(served, job.queue, self._served_last() + 1)
+        return self._leased(job, worker, now_ms + lease_ms)
+
+    def lease(self, job_id: str, worker: str, now_ms: int, lease_ms: int) -> Job | None:
+        job = self._tables.jobs.get(job_id)
+        if job is None or job.state not in (JobState.READY, JobState.WAITING):
+            return None
+        return self._leased(job, worker, now_ms + lease_ms)
+
+    def _leased(self, job: Job, worker: str, until_ms: int) -> Job:
         return self._put(
             replace(
                 job,
                 state=JobState.LEASED,
                 token=job.token + 1,
                 attempts=job.attempts + 1,
-                lease_until_ms=now_ms + lease_ms,
+                lease_until_ms=until_ms,
                 worker=worker,
             )
         )
+
+    def open_in(self, queue: str, limit: int) -> tuple[Job, ...]:
+        found = [
+            j
+            for j in self._tables.jobs.values()
+            if j.queue == queue and j.state in (JobState.READY, JobState.WAITING)
+        ]
+        return tuple(sorted(found, key=self._order)[:limit])
+
+    def waits(self, job_id: str) -> tuple[tuple[str, Span], ...]:
+        waits = sorted(self._tables.job_waits.get(job_id, ()))
+        return tuple((tree, Span(start, count)) for tree, start, count in waits)
+
+    def hurry(self, queue: str, now_ms: int, *, first: bool) -> int:
+        if first and queue in self._tables.job_queues:
+            self._changes.put(self._tables.job_queues, queue, 0)
+        held = [
+            j
+            for j in self._tables.jobs.values()
+            if j.queue == queue
+            and j.state in (JobState.READY, JobState.WAITING)
+            and not j.attempts
+            and j.not_before_ms > now_ms
+        ]
+        for job in held:
+            self._put(replace(job, not_before_ms=now_ms))
+        return len(held)
+
+    def release_put_off(self, reason: str, now_ms: int) -> int:
+        found = [
+            j
+            for j in self._tables.jobs.values()
+            if j.state in (JobState.READY, JobState.WAITING)
+            and j.not_before_ms > now_ms
+            and j.error.startswith(reason)
+        ]
+        for job in found:
+            self._put(replace(job, not_before_ms=now_ms))
+        return len(found)
+
+    def retry(self, now_ms: int, job_id: str | None = None) -> int:
+        found = [
+            j
+            for j in self._tables.jobs.values()
+            if j.state is JobState.FAILED and job_id in (None, j.job_id)
+        ]
+        for job in found:
+            self._put(
+                replace(job, state=self._unheld(job), attempts=0, not_before_ms=now_ms, error="")
+            )
+        return len(found)
 
     def renew(self, job_id: str, token: int, until_ms: int) -> bool:
         job = self._held(job_id, token)
@@ -90,11 +177,28 @@ class MemoryJobs:
         self._put(
             replace(
                 job,
-                state=JobState.FAILED if failed else JobState.READY,
+                state=JobState.FAILED if failed else self._unheld(job),
                 not_before_ms=not_before_ms,
                 error=error,
                 lease_until_ms=0,
                 worker="",
+            )
+        )
+        return True
+
+    def postpone(self, job_id: str, token: int, *, not_before_ms: int, error: str) -> bool:
+        job = self._held(job_id, token)
+        if job is None:
+            return False
+        self._put(
+            replace(
+                job,
+                state=self._unheld(job),
+                not_before_ms=not_before_ms,
+                error=error,
+                lease_until_ms=0,
+                worker="",
+                attempts=job.attempts - 1,
             )
         )
         return True
@@ -114,7 +218,10 @@ class MemoryJobs:
         return found
 
     def failed(self, limit: int) -> tuple[Job, ...]:
-        found = [j for j in self._tables.jobs.values() if j.state is JobState.FAILED]
+        return self.listed(JobState.FAILED, limit)
+
+    def listed(self, state: JobState, limit: int) -> tuple[Job, ...]:
+        found = [j for j in self._tables.jobs.values() if j.state is state]
         return tuple(sorted(found, key=self._order, reverse=True)[: max(limit, 0)])
 
     def next_due_ms(self) -> int | None:
@@ -129,6 +236,12 @@ class MemoryJobs:
         job = self._tables.jobs.get(job_id)
         held = job is not None and job.state is JobState.LEASED and job.token == token
         return job if held else None
+
+    def _unheld(self, job: Job) -> JobState:
+        return JobState.WAITING if self._tables.job_waits[job.job_id] else JobState.READY
+
+    def _served_last(self) -> int:
+        return max(self._tables.job_queues.values(), default=0)
 
     def _order(self, job: Job) -> int:
         return self._tables.job_order[job.job_id]

@@ -14,7 +14,7 @@ from optchat.core.tree import Node, SessionTree
 from optchat.core.views import View
 from optchat.errors import StorageError
 from optchat.refs import BlobHash, Csn, FoldId, ProjectId, ScopeId, SessionId, TurnId
-from optchat.storage.ports import Job, SharedBase
+from optchat.storage.ports import Chunk, Job, ModelCall, SharedBase
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -64,6 +64,14 @@ class Tables:
     jobs: dict[str, Job] = field(default_factory=dict[str, Job])
     job_order: dict[str, int] = field(default_factory=dict[str, int])
     job_waits: dict[str, frozenset[NodeKey]] = field(default_factory=dict[str, frozenset[NodeKey]])
+    job_queues: dict[str, int] = field(default_factory=dict[str, int])
+    calls: dict[str, ModelCall] = field(default_factory=dict[str, ModelCall])
+    findings: dict[tuple[str, str, str], int] = field(
+        default_factory=dict[tuple[str, str, str], int]
+    )
+    chunks: dict[tuple[BlobHash, str, int, int], Chunk] = field(
+        default_factory=dict[tuple[BlobHash, str, int, int], Chunk]
+    )
 
 
 class Changes:

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from optchat.errors import Fenced, StorageError
 from optchat.storage.memory.history import MemoryBlobs, MemoryRecords, MemorySessions, MemoryTrees
+from optchat.storage.memory.ledger import MemoryChunks, MemoryLedger
 from optchat.storage.memory.queue import MemoryJobs, MemoryMeta
 from optchat.storage.memory.sharing import MemoryPublications, MemorySearch
 from optchat.storage.memory.state import Changes, Tables
@@ -30,6 +31,8 @@ class MemoryTx:
         self.trees = MemoryTrees(changes)
         self.publications = MemoryPublications(changes)
         self.jobs = MemoryJobs(changes)
+        self.ledger = MemoryLedger(changes)
+        self.chunks = MemoryChunks(changes)
         self.search = MemorySearch(changes)
         self.meta = MemoryMeta(changes)
 

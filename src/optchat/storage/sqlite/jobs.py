@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+
+import msgspec
 
 from optchat.core.tree import Tree
-from optchat.refs import SessionId, Span
+from optchat.refs import ScopeId, SessionId, Span
 from optchat.storage.ports import Job, JobKind, JobState
 from optchat.storage.sqlite.connection import Args, Row, Sql
 
@@ -17,6 +19,10 @@ _JOB = (
 )
 
 
+_OPEN = "iif(exists (select 1 from job_wait where ordinal = job.ordinal), 'waiting', 'ready')"
+"""What a job is that nobody holds: one that went along with others may still miss a node."""
+
+
 class SqliteJobs:
     """A token is compared in the statement that writes, never before it."""
 
@@ -24,21 +30,33 @@ class SqliteJobs:
         self._sql = sql
 
     def put(self, job: Job, waits_for: Sequence[tuple[Tree, Span]] = ()) -> bool:
+        missing = {
+            (str(tree), span.start, span.count)
+            for tree, span in waits_for
+            if not self._is_durable(tree, span)
+        }
+        return self._put(job, missing)
+
+    def redo(self, job: Job, waits_for: Sequence[tuple[Tree, Span]]) -> bool:
+        return self._put(job, {(str(tree), span.start, span.count) for tree, span in waits_for})
+
+    def _put(self, job: Job, missing: set[tuple[str, int, int]]) -> bool:
         known = self._sql.one(
             "select 1 from job where kind = ? and target = ? and input_hash = ?",
             (job.kind.value, job.target, job.input_hash),
         )
         if known is not None:
             return False
-        missing = {
-            (str(tree), span.start, span.count)
-            for tree, span in waits_for
-            if not self._is_durable(tree, span)
-        }
+        self._sql.run(
+            "insert into job_queue (queue, served) "
+            "select ?, coalesce(max(served), 0) + 1 from job_queue where true "
+            "on conflict do nothing",
+            (job.queue,),
+        )
         state = JobState.WAITING if missing else JobState.READY
         row = self._sql.one(
-            f"insert into job ({_JOB}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
-            "returning ordinal",
+            f"insert into job ({_JOB}, queue) "
+            "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) returning ordinal",
             (
                 job.job_id,
                 job.kind.value,
@@ -53,6 +71,7 @@ class SqliteJobs:
                 job.not_before_ms,
                 job.worker,
                 job.error,
+                job.queue,
             ),
         )
         assert row is not None
@@ -76,22 +95,94 @@ class SqliteJobs:
             for (ordinal,) in waiting
         )
 
-    def claim(self, worker: str, now_ms: int, lease_ms: int) -> Job | None:
+    def claim(
+        self,
+        worker: str,
+        now_ms: int,
+        lease_ms: int,
+        scopes: Collection[ScopeId] | None = None,
+    ) -> Job | None:
+        allowed = None if scopes is None else msgspec.json.encode(sorted(scopes)).decode()
+        # One seek for each queue that has a claimable job, instead of a pass over all of them.
         row = self._sql.one(
-            "select ordinal from job where state in ('ready', 'leased') "
-            "and (state = 'ready' and not_before_ms <= ?1 "
-            "or state = 'leased' and lease_until_ms <= ?1) "
-            "order by kind desc, ordinal limit 1",
-            (now_ms,),
+            "with recursive found (queue) as ("
+            "  select min(queue) from job where state in ('ready', 'leased')"
+            "  union all"
+            "  select (select min(queue) from job"
+            "    where state in ('ready', 'leased') and queue > found.queue)"
+            "  from found where found.queue is not null"
+            "), next (queue, ordinal) as ("
+            "  select queue, (select ordinal from job where state in ('ready', 'leased') "
+            "    and queue = found.queue "
+            "    and (state = 'ready' and not_before_ms <= ?1 "
+            "      or state = 'leased' and lease_until_ms <= ?1 "
+            "        and not exists (select 1 from job_wait where ordinal = job.ordinal)) "
+            "    and (?2 is null or scope_id in (select value from json_each(?2))) "
+            "    order by kind desc, ordinal limit 1) "
+            "  from found where queue is not null"
+            ") select next.ordinal, next.queue from next join job_queue using (queue) "
+            "where next.ordinal is not null order by served, next.ordinal limit 1",
+            (now_ms, allowed),
         )
         if row is None:
             return None
+        self._sql.run(
+            "update job_queue set served = (select max(served) + 1 from job_queue) where queue = ?",
+            (row[1],),
+        )
+        return self._leased("ordinal = ?", row[0], worker, now_ms + lease_ms)
+
+    def lease(self, job_id: str, worker: str, now_ms: int, lease_ms: int) -> Job | None:
+        open_job = "job_id = ? and state in ('ready', 'waiting')"
+        return self._leased(open_job, job_id, worker, now_ms + lease_ms)
+
+    def _leased(self, condition: str, key: str | int, worker: str, until_ms: int) -> Job | None:
         rows = self._sql.all(
             "update job set state = 'leased', token = token + 1, attempts = attempts + 1, "
-            f"lease_until_ms = ?, worker = ? where ordinal = ? returning {_JOB}",
-            (now_ms + lease_ms, worker, row[0]),
+            f"lease_until_ms = ?, worker = ? where {condition} returning {_JOB}",
+            (until_ms, worker, key),
         )
-        return _job(rows[0])
+        return _job(rows[0]) if rows else None
+
+    def open_in(self, queue: str, limit: int) -> tuple[Job, ...]:
+        rows = self._sql.all(
+            f"select {_JOB} from job where state in ('ready', 'waiting') and queue = ? "
+            "order by ordinal limit ?",
+            (queue, limit),
+        )
+        return tuple(map(_job, rows))
+
+    def waits(self, job_id: str) -> tuple[tuple[str, Span], ...]:
+        rows = self._sql.all(
+            "select tree, start, count from job_wait join job using (ordinal) where job_id = ? "
+            "order by tree, start, count",
+            (job_id,),
+        )
+        return tuple((tree, Span(start, count)) for tree, start, count in rows)
+
+    def hurry(self, queue: str, now_ms: int, *, first: bool) -> int:
+        if first:
+            self._sql.run("update job_queue set served = 0 where queue = ?", (queue,))
+        return self._sql.run(
+            "update job set not_before_ms = ?1 where state in ('ready', 'waiting') "
+            "and queue = ?2 and attempts = 0 and not_before_ms > ?1",
+            (now_ms, queue),
+        )
+
+    def release_put_off(self, reason: str, now_ms: int) -> int:
+        return self._sql.run(
+            "update job set not_before_ms = ?1 where state in ('ready', 'waiting') "
+            "and not_before_ms > ?1 and substr(error, 1, length(?2)) = ?2",
+            (now_ms, reason),
+        )
+
+    def retry(self, now_ms: int, job_id: str | None = None) -> int:
+        return self._sql.run(
+            "update job set attempts = 0, not_before_ms = ?1, error = '', state = iif("
+            "exists (select 1 from job_wait where ordinal = job.ordinal), 'waiting', 'ready') "
+            "where state = 'failed' and (?2 is null or job_id = ?2)",
+            (now_ms, job_id),
+        )
 
     def renew(self, job_id: str, token: int, until_ms: int) -> bool:
         return self._held("lease_until_ms = ?", (until_ms,), job_id, token)
@@ -102,10 +193,19 @@ class SqliteJobs:
     def release(
         self, job_id: str, token: int, *, not_before_ms: int, error: str, failed: bool
     ) -> bool:
-        state = JobState.FAILED if failed else JobState.READY
+        state = "'failed'" if failed else _OPEN
         return self._held(
-            "state = ?, not_before_ms = ?, error = ?, lease_until_ms = 0, worker = ''",
-            (state.value, not_before_ms, error),
+            f"state = {state}, not_before_ms = ?, error = ?, lease_until_ms = 0, worker = ''",
+            (not_before_ms, error),
+            job_id,
+            token,
+        )
+
+    def postpone(self, job_id: str, token: int, *, not_before_ms: int, error: str) -> bool:
+        return self._held(
+            f"state = {_OPEN}, not_before_ms = ?, error = ?, lease_until_ms = 0, worker = '', "
+            "attempts = attempts - 1",
+            (not_before_ms, error),
             job_id,
             token,
         )
@@ -129,9 +229,14 @@ class SqliteJobs:
         return dict.fromkeys(JobState, 0) | {JobState(state): count for state, count in rows}
 
     def failed(self, limit: int) -> tuple[Job, ...]:
+        return self.listed(JobState.FAILED, limit)
+
+    def listed(self, state: JobState, limit: int) -> tuple[Job, ...]:
+        # Said once more for the planner, which has to see that the partial index holds them all.
+        open_too = "" if state is JobState.DONE else "and state <> 'done' "
         rows = self._sql.all(
-            f"select {_JOB} from job where state = 'failed' order by ordinal desc limit ?",
-            (max(limit, 0),),
+            f"select {_JOB} from job where state = ? {open_too}order by ordinal desc limit ?",
+            (state.value, max(limit, 0)),
         )
         return tuple(map(_job, rows))
 

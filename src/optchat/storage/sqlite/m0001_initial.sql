@@ -167,6 +167,7 @@ create table node (
   prompt_version text not null,
   born integer not null,
   died integer,
+  evidence text not null,                -- which records a model had before it
   primary key (tree, count, start, revision)  -- count first: the leaves of a tree lie together
 ) strict, without rowid;
 -- At most one live revision of a span; contiguous live leaves.
@@ -280,6 +281,7 @@ create table job (
   target text not null,
   session_id text,
   scope_id text not null,
+  queue text not null,                   -- the session's id, else the scope's
   input_hash text not null,
   state text not null,
   token integer not null,
@@ -290,12 +292,25 @@ create table job (
   error text not null,
   unique (kind, target, input_hash)      -- a replay enqueues nothing; the newest job of a target
 ) strict;
--- The next job to claim, and when it is due.
-create index job_claimable on job (kind desc, ordinal, state, not_before_ms, lease_until_ms)
+-- The next job of each queue to claim, and when it is due.
+create index job_claimable on job (queue, kind desc, ordinal, state, not_before_ms, lease_until_ms)
   where state in ('ready', 'leased');
+create index job_due on job (iif(state = 'ready', not_before_ms, lease_until_ms))
+  where state in ('ready', 'leased');
+-- What may go along with a job that was claimed.
+create index job_open on job (queue, ordinal) where state in ('ready', 'waiting');
 -- Counts by state, of a session and of all.
 create index job_by_session on job (session_id, state);
-create index job_failed on job (ordinal) where state = 'failed';
+-- Lists by state, without those that are done.
+create index job_listed on job (state, ordinal) where state <> 'done';
+
+-- When a queue was served last, in claims; the smallest is next.
+create table job_queue (
+  queue text primary key,
+  served integer not null
+) strict, without rowid;
+-- The largest so far.
+create index job_queue_by_served on job_queue (served);
 
 create table job_wait (
   ordinal integer not null references job (ordinal) on delete cascade,
@@ -306,3 +321,46 @@ create table job_wait (
 ) strict, without rowid;
 -- Which jobs wait for a node that just became durable?
 create index job_wait_by_node on job_wait (tree, start, count);
+
+create table model_call (
+  call_id text primary key,
+  at_ms integer not null,
+  day text not null,
+  purpose text not null,
+  model text not null,
+  scope_id text not null,
+  session_id text,
+  turn_id text,
+  idle integer not null,
+  outcome text not null,                 -- sent, until the answer is there
+  input_tokens integer not null,
+  cached_tokens integer not null,
+  output_tokens integer not null,
+  estimated integer not null,
+  micros integer,
+  duration_ms integer not null
+) strict, without rowid;
+-- The caps of a day, of an hour and of a turn.
+create index model_call_by_time on model_call (at_ms);
+create index model_call_by_turn on model_call (turn_id) where turn_id is not null;
+
+create table finding (
+  model text not null,
+  prompt_version text not null,
+  finding text not null,
+  times integer not null,
+  primary key (model, prompt_version, finding)
+) strict, without rowid;
+
+-- The pieces of an oversized payload: they go with it.
+create table chunk (
+  hash text not null references blob (hash) on delete cascade,
+  plan text not null,
+  level integer not null,
+  position integer not null,
+  start integer not null,
+  end_exclusive integer not null,
+  read integer not null,
+  text text not null,
+  primary key (hash, plan, level, position)
+) strict, without rowid;

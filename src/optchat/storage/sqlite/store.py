@@ -20,8 +20,10 @@ from typing import Any, Generic, TypeVar
 from optchat.errors import Fenced, OptChatError, StorageError
 from optchat.storage.ports import Clock, Tx
 from optchat.storage.sqlite.blobs import SqliteBlobs
+from optchat.storage.sqlite.chunks import SqliteChunks
 from optchat.storage.sqlite.connection import Connection, Sql, make_private
 from optchat.storage.sqlite.jobs import SqliteJobs
+from optchat.storage.sqlite.ledger import SqliteLedger
 from optchat.storage.sqlite.meta import SqliteMeta
 from optchat.storage.sqlite.migrations import backups, migrate
 from optchat.storage.sqlite.publications import SqlitePublications
@@ -52,6 +54,8 @@ class SqliteTx:
         self.trees = SqliteTrees(sql)
         self.publications = SqlitePublications(sql)
         self.jobs = SqliteJobs(sql)
+        self.ledger = SqliteLedger(sql)
+        self.chunks = SqliteChunks(sql)
         self.search = SqliteSearch(sql)
         self.meta = SqliteMeta(sql)
 

@@ -15,7 +15,7 @@ from optchat.refs import Csn, Span
 from optchat.storage.sqlite.connection import Row, Sql
 from optchat.storage.words import searchable
 
-_NODE = "start, count, revision, kind, label, text, input_hash, model, prompt_version, born, died"
+_NODE = "start, count, revision, kind, label, text, input_hash, model, prompt_version, born, died, evidence"
 
 NODE_COLUMNS = ", ".join(f"n.{name}" for name in _NODE.split(", "))
 """The columns of ``node_of_row``, of a node row ``n``."""
@@ -40,7 +40,7 @@ class SqliteTrees:
             if node.died is None:
                 raise Conflict(f"another revision of {tree}#{span} is live; it stands.")
         self._sql.run(
-            f"insert into node (tree, {_NODE}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            f"insert into node (tree, {_NODE}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 tree,
                 span.start,
@@ -54,6 +54,7 @@ class SqliteTrees:
                 node.prompt_version,
                 node.born,
                 node.died,
+                node.evidence,
             ),
         )
         if node.kind is NodeKind.SUMMARY:
@@ -125,6 +126,17 @@ class SqliteTrees:
         contiguous = [row for at, row in enumerate(rows) if row[0] == start + at]
         return tuple(node_of_row(tree, row) for row in contiguous)
 
+    def made_otherwise(
+        self, tree: Tree, model: str | None, prompt_version: str
+    ) -> tuple[Node, ...]:
+        rows = self._sql.all(
+            f"select {_NODE} from node where tree = ?1 and died is null and kind <> 'verbatim' "
+            "and model <> 'none' and (prompt_version <> ?3 or ?2 is not null and model <> ?2) "
+            "order by count, start",
+            (str(tree), model, prompt_version),
+        )
+        return tuple(node_of_row(tree, row) for row in rows)
+
     def retire_node(self, tree: Tree, span: Span, csn: Csn) -> None:
         self._sql.run(
             "update node set died = ? where tree = ? and count = ? and start = ? and died is null",
@@ -193,4 +205,5 @@ def node_of_row(tree: Tree, row: Row) -> Node:
         prompt_version=row[8],
         born=row[9],
         died=row[10],
+        evidence=row[11],
     )

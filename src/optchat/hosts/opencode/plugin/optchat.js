@@ -234,6 +234,7 @@ var Connection = class {
         const socket = readSocket(out);
         if (socket === void 0) return;
         clearTimeout(timer);
+        child.unref();
         resolve(socket);
       });
       child.on("error", (error) => fail(error.message));
@@ -316,6 +317,8 @@ var SessionState = class {
   opens = /* @__PURE__ */ new Map();
   loaded = /* @__PURE__ */ new Set();
   begun = /* @__PURE__ */ new Set();
+  /** Who speaks in each message, as the whole transcript tells and a part of it may not. */
+  roles = /* @__PURE__ */ new Map();
   measured = /* @__PURE__ */ new Map();
   /** The session has had a turn in this process, so that following it is our task. */
   active = false;
@@ -326,10 +329,15 @@ var SessionState = class {
   /** Where it was forked from; undefined until that was looked for. */
   forkOf;
   outgoing;
+  /** A subagent whose requests go out as they are; asked for once. */
+  plain = false;
   /** What the coordinator was told last; saying the same again would change nothing. */
   told = "";
   /** Until when this session's requests go out as they are, after a failure that took its time. */
   quietUntil = 0;
+  /** How many passes have failed in a row, and the timer of the next try. */
+  failures = 0;
+  retry;
   /** The synchronisation that runs, and the one that waits for it. */
   running;
   waiting;
@@ -462,7 +470,7 @@ function mapMessages(messages, watched) {
     };
     if (info.role === "user") mapped.opens = watched.opens.get(info.id) ?? null;
     else if (role === "assistant" && mapped.final)
-      mapped.terminal = terminal(info, message.parts, continues(messages, index));
+      mapped.terminal = terminal(info, message.parts, follower(messages, index, watched));
     return mapped;
   });
 }
@@ -500,24 +508,26 @@ function isFinal({ info, parts }, superseded, last, watched) {
 function isOpen({ state }) {
   return state.status === "pending" || state.status === "running";
 }
-function continues(messages, index) {
-  const next = messages[index + 1]?.parts.find((part) => part.type === "compaction");
-  return next?.overflow === true;
+function follower(messages, index, watched) {
+  const next = messages[index + 1];
+  if (!next) return watched.settled ? "none" : "unknown";
+  const compaction = next.parts.find((part) => part.type === "compaction");
+  return compaction?.overflow ? "compaction" : "other";
 }
-function terminal(info, parts, continued) {
+function terminal(info, parts, follower2) {
   if (info.error) return info.error.name === "MessageAbortedError" ? "interrupted" : "failed";
-  if (info.finish === "tool-calls" || info.finish === "unknown" || continued) return null;
+  if (info.finish === "tool-calls" || info.finish === "unknown") return null;
   if (info.finish !== void 0) return "completed";
-  const command = parts.length > 0 && parts.every((part) => part.type === "tool");
-  return command ? "completed" : "interrupted";
+  if (parts.length > 0 && parts.every((part) => part.type === "tool")) return "completed";
+  return follower2 === "compaction" || follower2 === "unknown" ? null : "interrupted";
 }
 function mapPart(part) {
   switch (part.type) {
     case "text":
       if (part.ignored) return [];
-      return [{ type: "text", id: part.id, text: part.text, synthetic: part.synthetic === true }];
+      return [textPart(part.id, part.text, part.synthetic === true)];
     case "subtask":
-      return [{ type: "text", id: part.id, text: part.prompt, synthetic: false }];
+      return [textPart(part.id, part.prompt, false)];
     case "file":
       return [mapFile(part)];
     case "tool":
@@ -526,8 +536,11 @@ function mapPart(part) {
       return [];
   }
 }
+function textPart(id, text, synthetic) {
+  return { type: "text", id, text: text.toWellFormed(), synthetic };
+}
 function mapFile({ id, mime, filename, url }) {
-  const file = { type: "file", id, mime, filename: filename ?? "", url };
+  const file = { type: "file", id, mime, filename: filename?.toWellFormed() ?? "", url };
   if (!url.startsWith("data:")) return file;
   const comma = url.indexOf(",");
   const payload = url.slice(comma + 1);
@@ -548,22 +561,26 @@ function mapTool({ id, tool, state }) {
     type: "tool",
     id,
     tool,
-    input_json: JSON.stringify(state.input ?? {}),
+    input_json: toJson(state.input),
     status: state.status,
-    title: state.title ?? "",
+    title: state.title?.toWellFormed() ?? "",
     started_ms: time?.start ?? null,
     ended_ms: time?.end ?? null,
     report: tool === "task",
     attachments: (state.attachments ?? []).map(mapFile)
   };
   if (TOOL_NAMES.has(tool)) return { ...part, own: ownResult(metadata?.optchat) };
-  part.output = state.output ?? null;
-  part.error = state.error ?? null;
+  part.output = state.output?.toWellFormed() ?? null;
+  part.error = state.error?.toWellFormed() ?? null;
   if (metadata?.truncated === true) {
     part.truncated = "the host truncated this output";
     if (typeof metadata.outputPath === "string") part.full_output_path = metadata.outputPath;
   }
   return part;
+}
+function toJson(value) {
+  const whole = (_, item) => typeof item === "string" ? item.toWellFormed() : item;
+  return JSON.stringify(value ?? {}, whole);
 }
 function ownResult(found) {
   const { refs, snapshot, sha256 } = found ?? {};
@@ -714,6 +731,10 @@ function sessionInfo(host, session, state) {
     worktree: global ? null : host.worktree
   };
 }
+async function rootOf(host, id) {
+  const { parentID } = await host.session(id);
+  return parentID === void 0 ? id : rootOf(host, parentID);
+}
 async function findOrigin(host, session, messages) {
   const copied = messages.filter(({ info }) => info.time.created < session.time.created);
   const [first] = copied;
@@ -764,7 +785,11 @@ var Requests = class {
     }
     const session = await this.#host.session(id);
     const user = messages.findLast(({ info }) => info.role === "user")?.info;
-    if (isPrivate(session) || user === void 0) return;
+    if (user === void 0) return;
+    if (isPrivate(session)) {
+      await this.#subagent(state, session, user, messages);
+      return;
+    }
     state.active = true;
     for (const { info } of messages) if (info.role === "user") state.loaded.add(info.id);
     if (Date.now() < state.quietUntil) return;
@@ -783,6 +808,22 @@ var Requests = class {
       const now = Date.now();
       if (now - begun > SLOW_MS) state.quietUntil = now + QUIET_MS;
       sayFailure(this.#host, thrown);
+      this.#sync.again(id);
+    }
+  }
+  // A subagent has its parent's view, if that is configured; its own transcript is never told.
+  async #subagent(state, session, user, messages) {
+    if (session.parentID === void 0 || state.plain) return;
+    try {
+      const { request, outgoing } = await this.#describe(state, session, user, messages);
+      request.session.parent_id = await rootOf(this.#host, session.id);
+      const bound = this.#options.assembleTimeoutMs;
+      const answer = await this.#connection.ask("/v1/assemble", request, bound);
+      state.plain = answer.state === "native";
+      state.outgoing = this.#apply(answer, outgoing, messages);
+    } catch (thrown) {
+      state.plain = true;
+      sayFailure(this.#host, thrown);
     }
   }
   /** Put the base behind the host's instructions, once these show that it is a main request. */
@@ -790,12 +831,7 @@ var Requests = class {
     const outgoing = sessionState(id).outgoing;
     if (!outgoing || !await this.#isMain(system)) return;
     const seen = measure(system.join("\n"));
-    const { agent, model } = outgoing;
-    learnSystem(
-      this.#host,
-      { agent, model: { providerID: model.provider, modelID: model.id } },
-      seen
-    );
+    learnSystem(this.#host, outgoing.user, seen);
     if (outgoing.base) system.splice(1, 0, outgoing.base);
     outgoing.delivered = true;
     const overhead = add(seen, outgoing.tools);
@@ -837,17 +873,17 @@ var Requests = class {
       agent: user.agent,
       shape: messages.map((message, index) => ({
         id: message.info.id,
-        role: roles[index] ?? "other",
+        role: state.roles.get(message.info.id) ?? roles[index] ?? "other",
         sizes: sizes[index] ?? NOTHING
       })),
       overhead: overhead.sizes,
       overhead_known: overhead.known,
-      usage: usageOf(messages)
+      usage: usageOf(messages, user)
     };
     const outgoing = {
       session: request.session,
       model: request.model,
-      agent: user.agent,
+      user,
       base: "",
       delivered: false,
       overhead: overhead.sizes,
@@ -870,8 +906,8 @@ var Requests = class {
     return !title?.prompt || !first.startsWith(title.prompt);
   }
   async #check(outgoing) {
-    const { session, model, agent, overhead } = outgoing;
-    const body = { session, model, agent, overhead };
+    const { session, model, user, overhead } = outgoing;
+    const body = { session, model, agent: user.agent, overhead };
     try {
       const bound = this.#options.assembleTimeoutMs;
       const { error } = await this.#connection.ask("/v1/check", body, bound);
@@ -883,12 +919,14 @@ var Requests = class {
     }
   }
 };
-function usageOf(messages) {
+function usageOf(messages, { model }) {
   for (const { info } of messages.toReversed()) {
     if (info.role !== "assistant" || info.summary) continue;
     const { input, cache } = info.tokens;
     const input_tokens = input + cache.read + cache.write;
-    if (input_tokens > 0) return { message_id: info.id, input_tokens };
+    if (input_tokens === 0) continue;
+    const same = info.providerID === model.providerID && info.modelID === model.modelID;
+    return same ? { message_id: info.id, input_tokens } : null;
   }
   return null;
 }
@@ -897,6 +935,7 @@ function usageOf(messages) {
 var CONTENT_CHARS = 8e6;
 var SETTLE_MS = 150;
 var ADMISSION_MS = 1e4;
+var RETRY_MS = { first: 1e3, most: 3e4 };
 var Sync = class {
   #host;
   #connection;
@@ -919,8 +958,28 @@ var Sync = class {
   }
   /** Have a pass made in the background, for a session that this process follows. */
   wake(id) {
-    if (!shared().sessions.get(id)?.active) return;
-    this.now(id).catch((thrown) => sayFailure(this.#host, thrown));
+    const state = shared().sessions.get(id);
+    if (!state?.active) return;
+    this.now(id).then(
+      () => {
+        state.failures = 0;
+      },
+      (thrown) => {
+        sayFailure(this.#host, thrown);
+        this.again(id);
+      }
+    );
+  }
+  /** Try later what failed: without it a session's last turn would wait for a next one to be told. */
+  again(id) {
+    const state = sessionState(id);
+    if (state.retry !== void 0) return;
+    const wait = Math.min(RETRY_MS.first * 2 ** state.failures++, RETRY_MS.most);
+    state.retry = setTimeout(() => {
+      state.retry = void 0;
+      this.wake(id);
+    }, wait);
+    state.retry.unref();
   }
   /** Wait for what is under way, within a bound. */
   async flush(timeoutMs) {
@@ -938,7 +997,7 @@ var Sync = class {
     const host = this.#host;
     const session = await host.session(id);
     if (isPrivate(session)) return;
-    const { messages, idle } = await this.#look(id, state);
+    const { observed_ms, messages, idle } = await this.#look(id, state);
     if (state.forkOf === void 0) state.forkOf = await findOrigin(host, session, messages);
     const mapped = mapMessages(messages, {
       opens: state.opens,
@@ -946,15 +1005,21 @@ var Sync = class {
       begun: state.begun,
       settled: idle
     });
-    await this.#send({ session: sessionInfo(host, session, state), messages: mapped, idle }, state);
+    for (const { id: message, role } of mapped) state.roles.set(message, role);
+    const info = sessionInfo(host, session, state);
+    await this.#send({ session: info, messages: mapped, idle, observed_ms }, state);
   }
   // The end of a failed or aborted turn is written after the session has been called idle.
   async #look(id, state) {
-    const host = this.#host;
-    const [messages, before] = await Promise.all([host.messages(id), this.#idle(id, state)]);
-    if (!before || ended(messages)) return { messages, idle: before };
+    const first = await this.#read(id, state);
+    if (!first.idle || ended(first.messages)) return first;
     await delay(SETTLE_MS);
-    return { messages: await host.messages(id), idle: await this.#idle(id, state) };
+    return this.#read(id, state);
+  }
+  async #read(id, state) {
+    const observed_ms = Date.now();
+    const [messages, idle] = await Promise.all([this.#host.messages(id), this.#idle(id, state)]);
+    return { observed_ms, messages, idle };
   }
   // Between a message's arrival and its turn's beginning the host still calls the session idle.
   async #idle(id, state) {
@@ -1053,8 +1118,8 @@ function tools(host, connection, options) {
   });
   async function answer(tool, args, { sessionID, abort }) {
     try {
-      const session = await root(host, sessionID);
-      const body = { tool, args_json: JSON.stringify(args ?? {}), host: HOST, session };
+      const session = await rootOf(host, sessionID);
+      const body = { tool, args_json: toJson(args), host: HOST, session };
       const found = await connection.ask("/v1/tool", body, options.toolTimeoutMs, abort);
       const { output, title, refs, snapshot, sha256 } = found;
       return { title, output, metadata: { optchat: { refs, snapshot, sha256 } } };
@@ -1074,10 +1139,6 @@ function define(tool, output) {
   Object.assign(output, {
     jsonSchema: { type: "object", properties, required, additionalProperties: false }
   });
-}
-async function root(host, id) {
-  const { parentID } = await host.session(id);
-  return parentID === void 0 ? id : root(host, parentID);
 }
 
 // plugins/opencode/src/plugin.ts

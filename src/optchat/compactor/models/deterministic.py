@@ -1,46 +1,11 @@
-"""What a summary model is: one call, no tools, text in and text out (§10)."""
+"""Extracts instead of summarising: for tests, the demo, and hosts without a model."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Literal, Protocol
 
+from optchat.compactor.models.port import SummaryRequest
 from optchat.core.context import escaped_bytes
-from optchat.limits import SUMMARY_BYTES_MAX
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SummaryRequest:
-    """What is to become one line.
-
-    ``parts`` are (label, text) in order: the record of a leaf, the two children of a merge, or the
-    request, steps and answer of a turn.
-    """
-
-    purpose: Literal["leaf", "merge", "turn"]
-    parts: tuple[tuple[str, str], ...]
-    bytes_max: int = SUMMARY_BYTES_MAX
-
-
-class SummaryModel(Protocol):
-    """A model that makes summaries. Called outside of any transaction."""
-
-    @property
-    def name(self) -> str:
-        """Stored with each node that it makes."""
-        ...
-
-    @property
-    def prompt_version(self) -> str: ...
-
-    def summarise(self, request: SummaryRequest) -> str:
-        """A line for the request.
-
-        Raises:
-            CompactionError: if there is none; the job is retried within bounds.
-        """
-        ...
 
 
 class DeterministicModel:

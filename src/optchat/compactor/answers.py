@@ -1,0 +1,86 @@
+"""Reading an answer strictly: which line is for which source, and what cannot be trusted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+_THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
+_LINE = re.compile(r"\s*(?:[-*]\s+)?[\[`*]{0,2}(?P<code>[a-z]{4})[\]`*]{0,2}\s*:\s?(?P<text>.*)")
+_FENCE = re.compile(r"\s*```\w*\s*")
+
+
+@dataclass(slots=True)
+class Parsed:
+    """``lines`` by code; ``faults`` by code: missing, double, swapped, broken.
+
+    ``foreign`` counts lines for codes that nobody asked for, ``noise`` other text around the lines.
+    """
+
+    lines: dict[str, str] = field(default_factory=dict[str, str])
+    faults: dict[str, str] = field(default_factory=dict[str, str])
+    foreign: int = 0
+    noise: int = 0
+
+
+def parse(text: str, codes: Sequence[str]) -> Parsed:
+    """The lines of an answer. What is good stays good, whatever stands around it.
+
+    A line that goes on in a second one is not taken, because its first half may say something else
+    than the whole. A single line without its code is taken where only one was asked for.
+    """
+    found = Parsed()
+    order = {code: position for position, code in enumerate(codes)}
+    seen: list[str] = []
+    last: str | None = None
+    for raw in _THOUGHT.sub("", text).replace("\r\n", "\n").split("\n"):
+        if not raw.strip() or _FENCE.fullmatch(raw):
+            continue
+        match = _LINE.fullmatch(raw)
+        code = match["code"] if match is not None else None
+        if match is None or code is None or (code not in order and not _is_code(code)):
+            found.noise += 1
+            if last is not None:
+                found.faults[last] = "broken"
+            continue
+        if code not in order:
+            found.foreign += 1
+            last = None
+            continue
+        if code in found.lines:
+            found.faults[code] = "double"
+        found.lines[code] = match["text"].strip()
+        seen.append(code)
+        last = code
+    if len(codes) == 1 and not seen:
+        _bare(found, text, codes[0])
+    _check_order(found, seen, order)
+    for code in codes:
+        if code not in found.lines:
+            found.faults[code] = "missing"
+    return found
+
+
+def _is_code(word: str) -> bool:
+    """Whether four letters are one of our codes rather than a word: they have no vowel."""
+    return not set(word) & set("aeiou")
+
+
+def _bare(found: Parsed, text: str, code: str) -> None:
+    lines = [line for line in _THOUGHT.sub("", text).split("\n") if line.strip()]
+    lines = [line for line in lines if not _FENCE.fullmatch(line)]
+    if len(lines) == 1 and not found.foreign:
+        found.lines[code] = lines[0].strip()
+        found.noise = 0
+    elif lines:
+        found.faults[code] = "broken"
+
+
+def _check_order(found: Parsed, seen: list[str], order: dict[str, int]) -> None:
+    """A line behind one that comes later in the sources has left its place."""
+    furthest = -1
+    for code in seen:
+        if order[code] < furthest:
+            found.faults.setdefault(code, "swapped")
+        furthest = max(furthest, order[code])

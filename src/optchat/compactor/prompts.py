@@ -1,0 +1,36 @@
+"""The versioned prompt files, without what they say to people."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+_COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
+_VERSION = re.compile(r"<!-- version: (\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """``version`` is stored with each node; ``digest`` ties it to the text."""
+
+    version: str
+    digest: str
+    system: str
+    findings: dict[str, str]
+
+
+@cache
+def prompts() -> Prompts:
+    folder = resources.files("optchat.compactor").joinpath("prompts")
+    raw = folder.joinpath("compactor.md").read_text(encoding="utf-8")
+    found = _VERSION.search(raw)
+    assert found is not None
+    system = re.sub(r"\n{3,}", "\n\n", _COMMENT.sub("", raw)).strip() + "\n"
+    retry = _COMMENT.sub("", folder.joinpath("retry.md").read_text(encoding="utf-8"))
+    pairs = (line.partition(": ") for line in retry.splitlines() if line.strip())
+    findings = {name: text for name, _, text in pairs}
+    digest = hashlib.sha256((system + retry).encode()).hexdigest()[:12]
+    return Prompts(f"compactor-{found[1]}", digest, system, findings)

@@ -1,0 +1,202 @@
+"""Putting a finished line where it belongs: the second transaction of a job (§9, §10, I7).
+
+Every commit asks whether the lease is still ours and whether what was read is still what is there;
+otherwise the result is dropped, and nothing says that it ever was.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from optchat.core.records import Record
+from optchat.core.tree import Node, NodeKind, ScopeTree, SessionTree, Tree, parse_tree
+from optchat.core.views import View, replaced
+from optchat.engine.deps import Deps
+from optchat.engine.nodes import (
+    RETIRED_TEXT,
+    VERBATIM,
+    Forest,
+    children_hash,
+    commit,
+    digest,
+    parent_node,
+    publication_label,
+    record_label,
+)
+from optchat.engine.publish import TurnSource, advance_shared_view, publish, turn_source
+from optchat.engine.sessions import lineage, require_scope
+from optchat.errors import IntegrityError
+from optchat.refs import Span
+from optchat.storage.ports import Job, Tx
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """A line and who made it. ``note`` goes into the label, mechanically."""
+
+    text: str
+    model: str
+    prompt_version: str
+    kind: NodeKind = NodeKind.SUMMARY
+    evidence: str = ""
+    note: str = ""
+
+
+def verbatim(text: str) -> Made:
+    return Made(text=text, model=VERBATIM, prompt_version=VERBATIM, kind=NodeKind.VERBATIM)
+
+
+def target(job: Job) -> tuple[Tree, Span]:
+    """The tree and span that a node job makes."""
+    tree, _, span = job.target.partition("#")
+    start, _, count = span.partition("+")
+    return parse_tree(tree), Span(int(start), int(count))
+
+
+def revision(job: Job) -> int:
+    """The revision of its node that a job makes."""
+    return int(job.input_hash.removeprefix("r"))
+
+
+def forest_of(tx: Tx, tree: Tree) -> Forest:
+    if isinstance(tree, ScopeTree):
+        return Forest(tx, tree)
+    return Forest(tx, tree, lineage=lineage(tx, tree))
+
+
+def children_of(forest: Forest, span: Span) -> tuple[Node, Node]:
+    """The two children of a span.
+
+    Raises:
+        IntegrityError: one is not there.
+    """
+    left, right = (forest.node(child) for child in span.children)
+    if left is None or right is None:
+        raise IntegrityError(f"a child of {forest.tree}#{span} is missing.")
+    return left, right
+
+
+def commit_leaf(tx: Tx, job: Job, record: Record, made: Made) -> bool:
+    """The leaf of a record; False when the lease is gone."""
+    if not tx.jobs.finish(job.job_id, job.token):
+        return False
+    label = record_label(record)
+    _put(
+        tx,
+        Node(
+            tree=SessionTree(record.session_id, record.generation),
+            span=Span(record.seq, 1),
+            revision=revision(job),
+            kind=made.kind,
+            label=f"{label} {made.note}" if made.note else label,
+            text=made.text,
+            input_hash=digest(record.payload),
+            model=made.model,
+            prompt_version=made.prompt_version,
+            born=tx.meta.next_csn(),
+            evidence=made.evidence,
+        ),
+    )
+    return True
+
+
+def commit_merge(tx: Tx, deps: Deps, job: Job, made: Made, *, read_hash: str | None = None) -> bool:
+    """The node over two children.
+
+    ``read_hash`` is the ``children_hash`` of what was read; children that have moved on since leave
+    the job done and the line dropped, because what moved them on has scheduled it anew.
+    """
+    if not tx.jobs.finish(job.job_id, job.token):
+        return False
+    tree, span = target(job)
+    forest = forest_of(tx, tree)
+    children = children_of(forest, span)
+    if read_hash is not None and children_hash(children) != read_hash:
+        return False
+    made_node = parent_node(
+        tx,
+        forest,
+        span,
+        children,
+        made.text,
+        made.model,
+        tx.meta.next_csn(),
+        prompt_version=made.prompt_version,
+        revision=revision(job),
+        kind=made.kind,
+        evidence=made.evidence,
+    )
+    _put(tx, made_node)
+    if isinstance(tree, ScopeTree):
+        scope = require_scope(tx, tree.scope_id)
+        advance_shared_view(tx, deps, tree.scope_id, scope.publications)
+    return True
+
+
+def commit_turn(tx: Tx, deps: Deps, job: Job, source: TurnSource, made: Made) -> bool:
+    """The publication of a turn, or a new revision of its leaf."""
+    if not tx.jobs.finish(job.job_id, job.token):
+        return False
+    current = turn_source(tx, source.turn, text_bytes_max=0)
+    if current.input_hash != source.input_hash:
+        return False
+    published = tx.publications.of_turn(source.turn.turn_id)
+    if published is None:
+        done = publish(
+            tx,
+            deps,
+            source,
+            text=made.text,
+            model=made.model,
+            prompt_version=made.prompt_version,
+            kind=made.kind,
+            evidence=made.evidence,
+        )
+        return done is not None
+    if revision(job) == 1:
+        return False  # a replay
+    _put(
+        tx,
+        Node(
+            tree=ScopeTree(published.scope_id),
+            span=Span(published.seq, 1),
+            revision=revision(job),
+            kind=made.kind,
+            label=publication_label(published, source.session.number),
+            text=made.text,
+            input_hash=source.input_hash,
+            model=made.model,
+            prompt_version=made.prompt_version,
+            born=tx.meta.next_csn(),
+            evidence=made.evidence,
+        ),
+    )
+    return True
+
+
+def _put(tx: Tx, node: Node) -> None:
+    """Add a revision. An older live one ends at this commit: open snapshots keep seeing it (§4)."""
+    live = tx.trees.node(node.tree, node.span)
+    if live is not None and live.kind is NodeKind.FALLBACK and live.text != RETIRED_TEXT:
+        node = replace(node, revision=max(node.revision, live.revision + 1))
+    if live is None or live.revision >= node.revision:
+        commit(tx, node)
+        return
+    tx.trees.retire_node(node.tree, node.span, node.born)
+    commit(tx, node)
+    _show(tx, node)
+
+
+def _show(tx: Tx, node: Node) -> None:
+    """The tree's view from now on names the new revision, in its place."""
+    view = tx.trees.view(node.tree)
+    if not any(e.span == node.span for e in view.entries):
+        return
+    number = 0
+    if isinstance(node.tree, SessionTree):
+        session = tx.sessions.session(node.tree.session_id)
+        number = session.number if session is not None else 0
+    forest = forest_of(tx, node.tree)
+    forest.number = number
+    moved: View = replaced(view, node.span, [forest.entry_of(node)])
+    tx.trees.put_view(node.tree, moved, node.born)

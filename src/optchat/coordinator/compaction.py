@@ -1,0 +1,280 @@
+"""The routes of the compactor: the host's model, the bill, the queue, resuming and rebuilding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from optchat.compactor.desk import Desk
+from optchat.compactor.items import LEAF_BYTES_MAX
+from optchat.compactor.models import Outcome, Reply, SummaryModel, Usage
+from optchat.compactor.models.host import HostModel
+from optchat.compactor.money import RESUMED, day_of, resumed
+from optchat.compactor.prompts import prompts
+from optchat.core.records import Session
+from optchat.core.scopes import Scope, scope_of
+from optchat.core.tree import ScopeTree, SessionTree, Tree
+from optchat.engine import rebuild
+from optchat.engine.deps import Deps
+from optchat.errors import NotFound
+from optchat.refs import ScopeId, SessionId
+from optchat.storage.ports import Job, JobState, Spent, Store, Tx
+from optchat.wire import (
+    CapInfo,
+    FindingInfo,
+    JobInfo,
+    JobsRequest,
+    JobsResponse,
+    RebuildRequest,
+    RebuildResponse,
+    ResumeResponse,
+    SpendRequest,
+    SpendResponse,
+    SpendRow,
+    Work,
+    WorkDone,
+    WorkDoneResponse,
+    WorkMessage,
+    WorkRequest,
+    WorkResponse,
+)
+
+DAY_MS = 86_400_000
+CAP_REASON = "cap:"
+
+
+@dataclass(slots=True)
+class Compaction:
+    """What a person and a host may ask of the compactor. Thread-safe."""
+
+    store: Store
+    deps: Deps
+    model: SummaryModel
+    desk: Desk
+
+    # --- the host's own model ---
+
+    def work(self, request: WorkRequest) -> WorkResponse:
+        """A call for the asking host, if there is one for its scope."""
+        if not isinstance(self.model, HostModel):
+            return WorkResponse(wanted=False)
+        scope_id = self.store.read(lambda tx: self._scope_of(tx, request))
+        if scope_id is None:
+            return WorkResponse(wanted=True)
+        offer = self.model.poll(f"{request.host} {request.instance}", scope_id, request.wait_ms)
+        if offer is None:
+            return WorkResponse(wanted=True)
+        call = offer.call
+        work = Work(
+            id=offer.work_id,
+            purpose=call.purpose,
+            system=call.system,
+            messages=[WorkMessage(role=m.role, text=m.text) for m in call.messages],
+            output_tokens_max=call.output_tokens_max,
+            timeout_ms=offer.timeout_ms,
+            model=self.deps.config.compactor.small_model or None,
+        )
+        return WorkResponse(wanted=True, work=work)
+
+    def _scope_of(self, tx: Tx, request: WorkRequest) -> ScopeId | None:
+        project = tx.sessions.project(request.host, request.project_key)
+        if project is None:
+            return None  # nothing of it has been sealed, so that there is nothing to summarise
+        rules = self.deps.config.sharing.rules()
+        return scope_of(
+            rules, session_id=SessionId(""), project=project, directory=request.directory
+        )
+
+    def work_done(self, done: WorkDone) -> WorkDoneResponse:
+        """Take an answer back, if it is still waited for."""
+        if not isinstance(self.model, HostModel):
+            return WorkDoneResponse(accepted=False)
+        usage = done.usage
+        reply = Reply(
+            outcome=Outcome(done.outcome),
+            text=done.text if done.outcome == "answer" else "",
+            usage=None
+            if usage is None
+            else Usage(
+                input_tokens=usage.input_tokens,
+                cached_tokens=usage.cached_tokens,
+                output_tokens=usage.output_tokens,
+            ),
+            retry_after_ms=done.retry_after_ms,
+            detail=done.detail[:200],
+            sent=done.sent,
+            model=done.model[:200],
+        )
+        if reply.outcome is Outcome.ANSWER and not reply.text.strip():
+            reply = Reply(outcome=Outcome.EMPTY, usage=reply.usage, model=reply.model)
+        return WorkDoneResponse(accepted=self.model.done(done.id, reply))
+
+    # --- money ---
+
+    def spend(self, request: SpendRequest) -> SpendResponse:
+        """The meter in tables."""
+        return self.store.read(lambda tx: self._spend(tx, request))
+
+    def _spend(self, tx: Tx, request: SpendRequest) -> SpendResponse:
+        now_ms = self.deps.clock.now_ms()
+        since_ms = now_ms - max(1, request.days) * DAY_MS
+        names = {
+            s.session_id: f"s{s.number} {s.title}"
+            for scope in tx.sessions.scopes()
+            for s in tx.sessions.sessions(scope.scope_id)
+        }
+        by_session = tx.ledger.table("session", since_ms)
+        prices = self.desk.meter.prices
+        caps = self.desk.meter.caps
+        today = tx.ledger.spent(resumed(tx), day=day_of(now_ms))
+        return SpendResponse(
+            total=_row("total", tx.ledger.spent(since_ms)),
+            by_day=_rows(tx.ledger.table("day", since_ms)),
+            by_session=[
+                _row(names.get(SessionId(name), name) if name else "(shared tree)", spent)
+                for name, spent in by_session
+            ],
+            by_purpose=_rows(tx.ledger.table("purpose", since_ms)),
+            by_model=_rows(tx.ledger.table("model", since_ms)),
+            caps=[
+                CapInfo(name="calls a day", used=today.calls, limit=caps.day_calls),
+                CapInfo(name="tokens a day", used=today.tokens, limit=caps.day_tokens),
+                CapInfo(name="calls a turn", used=0, limit=caps.turn_calls),
+                CapInfo(name="tokens a turn", used=0, limit=caps.turn_tokens),
+                CapInfo(name="calls an idle hour", used=0, limit=caps.idle_hour_calls),
+                CapInfo(name="tokens an idle hour", used=0, limit=caps.idle_hour_tokens),
+                CapInfo(name="calls an oversized payload", used=0, limit=caps.payload_calls),
+            ],
+            currency=prices.currency if prices is not None else "",
+            unfinished=tx.ledger.unfinished(),
+            notices=self.desk.notices(),
+            findings=[
+                FindingInfo(model=m, prompt_version=v, finding=f, times=t)
+                for m, v, f, t in tx.ledger.findings()
+            ],
+        )
+
+    def resume(self) -> ResumeResponse:
+        """Let caps count anew from now on, and ask the model again at once."""
+        now_ms = self.deps.clock.now_ms()
+
+        def work(tx: Tx) -> int:
+            tx.meta.put(RESUMED, str(now_ms))
+            return tx.jobs.release_put_off(CAP_REASON, now_ms)
+
+        released = self.store.write(work)
+        self.desk.stop = None
+        self.desk.breaker.succeeded()
+        return ResumeResponse(released=released)
+
+    # --- the queue ---
+
+    def jobs(self, request: JobsRequest) -> JobsResponse:
+        """The queue; after trying failed jobs again, where that is asked."""
+        now_ms = self.deps.clock.now_ms()
+        retried = 0
+        if request.retry is not None:
+            job_id = None if request.retry == "all" else request.retry
+            retried = self.store.write(lambda tx: tx.jobs.retry(now_ms, job_id))
+            if job_id is not None and not retried:
+                raise NotFound(
+                    f"there is no failed job {job_id[:80]!r}; nothing was changed.",
+                    hint="optchat jobs",
+                )
+        return self.store.read(lambda tx: self._jobs(tx, request, retried))
+
+    def _jobs(self, tx: Tx, request: JobsRequest, retried: int) -> JobsResponse:
+        limit = max(0, min(request.limit, 1_000))
+        counts = tx.jobs.counts()
+        tried = [j for j in tx.jobs.listed(JobState.READY, limit) if j.attempts or j.error]
+        return JobsResponse(
+            counts={state.value: count for state, count in counts.items()},
+            retried=retried,
+            failed=[_job(tx, j) for j in tx.jobs.failed(limit)],
+            waiting=[_job(tx, j) for j in tried],
+            notices=self.desk.notices(),
+        )
+
+    # --- rebuilding ---
+
+    def rebuild(self, request: RebuildRequest, scope: Scope) -> RebuildResponse:
+        """Schedule new revisions of a scope's or a session's summaries, or estimate that."""
+        # A host's model is chosen by the host, so that only the prompt can be compared.
+        model = None if isinstance(self.model, HostModel) else self.model.name
+        version = getattr(self.model, "prompt_version", prompts().version)
+
+        def work(tx: Tx) -> RebuildResponse:
+            trees = _trees(tx, scope, request.session)
+            stale = rebuild.stale_of(tx, trees, model=model, prompt_version=version)
+            nodes = sum(len(s.nodes) for s in stale)
+            queued = 0
+            if request.confirmed:
+                queued = sum(rebuild.enqueue(tx, self.deps, s, scope.scope_id) for s in stale)
+            sources = sum(_source_bytes(tx, s) for s in stale)
+            calls = -(-nodes // max(1, self.deps.config.compactor.batch_lines // 2))
+            prefix = len(prompts().system) + self.deps.config.compactor.context_bytes // 2
+            return RebuildResponse(
+                nodes=nodes,
+                calls=calls,
+                input_tokens=(sources + calls * prefix) // 3,
+                queued=queued,
+            )
+
+        return self.store.write(work) if request.confirmed else self.store.read(work)
+
+
+def _trees(tx: Tx, scope: Scope, session: str | None) -> list[Tree]:
+    held = [
+        s
+        for s in tx.sessions.sessions(scope.scope_id)
+        if session is None or f"s{s.number}" == session
+    ]
+    if session is not None and not held:
+        raise NotFound(f"there is no session {session[:40]!r} here.", hint="optchat sessions")
+    trees: list[Tree] = [tree for s in held for tree in _generations(s)]
+    return trees if session is not None else [*trees, ScopeTree(scope.scope_id)]
+
+
+def _generations(session: Session) -> Sequence[SessionTree]:
+    return [SessionTree(session.session_id, n) for n in range(session.generation + 1)]
+
+
+def _source_bytes(tx: Tx, stale: rebuild.Stale) -> int:
+    """About what has to be read again: originals of leaves, lines of the rest."""
+    total = 0
+    for node in stale.nodes:
+        if isinstance(stale.tree, SessionTree) and node.span.count == 1:
+            record = tx.records.record(stale.tree, node.span.start)
+            total += min(record.payload_bytes, LEAF_BYTES_MAX) if record is not None else 0
+        else:
+            total += 800
+    return total
+
+
+def _rows(table: Sequence[tuple[str, Spent]]) -> list[SpendRow]:
+    return [_row(name, spent) for name, spent in table]
+
+
+def _row(name: str, spent: Spent) -> SpendRow:
+    return SpendRow(
+        name=name,
+        calls=spent.calls,
+        input_tokens=spent.input_tokens,
+        cached_tokens=spent.cached_tokens,
+        output_tokens=spent.output_tokens,
+        cost=None if spent.unpriced else spent.micros / 1_000_000,
+    )
+
+
+def _job(tx: Tx, job: Job) -> JobInfo:
+    session = tx.sessions.session(job.session_id) if job.session_id is not None else None
+    return JobInfo(
+        id=job.job_id,
+        kind=job.kind.value,
+        target=job.target,
+        session=f"s{session.number}" if session is not None else "",
+        state=job.state.value,
+        attempts=job.attempts,
+        error=job.error,
+        due_ms=job.not_before_ms,
+    )

@@ -1,0 +1,91 @@
+"""Making summaries anew under another model or prompt, as new revisions (§4).
+
+A snapshot that is open keeps the revision that it saw; views name the new one from its commit on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from optchat.core.tree import Node, NodeKind, ScopeTree, SessionTree, Tree, ancestors
+from optchat.engine.deps import Deps
+from optchat.engine.nodes import node_target
+from optchat.engine.sessions import generation_of, require_scope
+from optchat.refs import ScopeId, SessionId, Span
+from optchat.storage.ports import Job, JobKind, JobState, Tx
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """The live nodes of one tree that are to be made again, shorter spans first."""
+
+    tree: Tree
+    nodes: tuple[Node, ...]
+
+
+def stale_of(
+    tx: Tx, trees: Sequence[Tree], *, model: str | None, prompt_version: str
+) -> list[Stale]:
+    """What another model or prompt made in these trees, and what stands over it."""
+    found: list[Stale] = []
+    for tree in trees:
+        old = tx.trees.made_otherwise(tree, model, prompt_version)
+        nodes = {n.span: n for n in old}
+        length = _length(tx, tree)
+        for node in old:
+            for above in ancestors(node.span, length):
+                over = tx.trees.node(tree, above)
+                if over is not None and over.kind is not NodeKind.VERBATIM:
+                    nodes.setdefault(above, over)
+        if nodes:
+            ordered = sorted(nodes.values(), key=lambda n: (n.span.count, n.span.start))
+            found.append(Stale(tree, tuple(ordered)))
+    return found
+
+
+def enqueue(tx: Tx, deps: Deps, stale: Stale, scope_id: ScopeId) -> int:
+    """Schedule new revisions, each after those that it is over; how many are new."""
+    tree = stale.tree
+    spans = {n.span for n in stale.nodes}
+    count = 0
+    for node in stale.nodes:
+        kind, target, session_id = JobKind.NODE, node_target(tree, node.span), None
+        waits: list[tuple[Tree, Span]] = []
+        if node.span.count > 1:
+            waits = [(tree, child) for child in node.span.children if child in spans]
+        if isinstance(tree, SessionTree):
+            session_id = tree.session_id
+        elif node.span.count == 1:
+            publication = tx.publications.publication(tree.scope_id, node.span.start)
+            if publication is None or publication.died is not None:
+                continue
+            kind, target, session_id = JobKind.TURN, publication.turn_id, publication.session_id
+        job = _job(deps, kind, target, session_id, scope_id, node.revision + 1)
+        count += tx.jobs.redo(job, waits)
+    return count
+
+
+def _job(
+    deps: Deps,
+    kind: JobKind,
+    target: str,
+    session_id: SessionId | None,
+    scope_id: ScopeId,
+    revision: int,
+) -> Job:
+    return Job(
+        job_id=deps.ids.new_id(),
+        kind=kind,
+        target=target,
+        session_id=session_id,
+        scope_id=scope_id,
+        input_hash=f"r{revision}",
+        state=JobState.READY,
+    )
+
+
+def _length(tx: Tx, tree: Tree) -> int:
+    if isinstance(tree, ScopeTree):
+        return require_scope(tx, tree.scope_id).publications
+    return generation_of(tx, tree).length

@@ -1,0 +1,621 @@
+"""What only the SQLite store has: files, migrations, the writer thread and crashes (I6, I7)."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import optchat
+from optchat.core.records import Generation, Lineage, Record, RecordKind, Segment
+from optchat.core.snapshots import Visibility
+from optchat.core.tree import SessionTree
+from optchat.errors import (
+    BadInput,
+    DiskFull,
+    Fenced,
+    IntegrityError,
+    SchemaTooNew,
+    StorageError,
+    StoreBusy,
+    UnsafeSQLite,
+)
+from optchat.limits import BLOB_CHUNK_BYTES
+from optchat.refs import BlobHash, Csn, ProjectId, ScopeId, SessionId, TurnId
+from optchat.storage.ports import SearchQuery, Tx
+from optchat.storage.sqlite import SqliteStore
+from optchat.storage.sqlite import store as store_module
+from optchat.storage.sqlite.connection import Connection, check_library
+from optchat.storage.sqlite.migrations import MIGRATIONS, backup_path, backups, migrate
+
+TREE = SessionTree(SessionId("a"), 0)
+READER = Visibility(
+    scope_id=ScopeId("project:p"),
+    csn=Csn(0),
+    publication_end=0,
+    policy_revision=1,
+    retention_epoch=1,
+    own=Lineage((Segment(TREE, 0, 10**6),)),
+)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "data" / "store.db"
+
+
+@pytest.fixture
+def store(path):
+    made = SqliteStore(path)
+    yield made
+    made.close()
+
+
+def put(store: SqliteStore, key: str, value: str = "value") -> None:
+    store.write(lambda tx: tx.meta.put(key, value))
+
+
+def get(store: SqliteStore, key: str) -> str | None:
+    return store.read(lambda tx: tx.meta.get(key))
+
+
+def seal(tx: Tx, text: str) -> int:
+    generation = tx.sessions.generation(TREE.session_id, TREE.generation)
+    if generation is None:
+        generation = Generation(session_id=TREE.session_id, number=TREE.generation)
+        tx.sessions.put_generation(generation)
+    record = Record(
+        session_id=TREE.session_id,
+        generation=TREE.generation,
+        seq=generation.length,
+        event_key=f"{generation.length}",
+        turn_id=TurnId("t"),
+        message_id="m",
+        kind=RecordKind.USER,
+        host_time_ms=1,
+        sealed_ms=1,
+        payload=tx.blobs.put(text.encode()),
+        payload_bytes=len(text),
+        project_id=ProjectId("p"),
+    )
+    assert tx.records.append(record, text)
+    return record.seq
+
+
+def raw(path: Path, sql: str, args: tuple = ()) -> list:
+    """Reach around the store, as damage or another program would."""
+    connection = Connection(path, readonly=False)
+    try:
+        return connection.all(sql, args)
+    finally:
+        connection.close()
+
+
+# Files
+
+
+def test_the_files_and_the_folder_are_the_owners_alone(path, store):
+    put(store, "key")
+    found = {p.name: stat.S_IMODE(p.stat().st_mode) for p in path.parent.iterdir()}
+    assert found == {"store.db": 0o600, "store.db-wal": 0o600, "store.db-shm": 0o600}
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_a_wide_file_is_narrowed_and_a_folder_that_was_there_is_left_alone(tmp_path):
+    tmp_path.chmod(0o755)
+    path = tmp_path / "store.db"
+    path.touch(0o644)
+    path.chmod(0o644)
+    SqliteStore(path).close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
+
+
+def test_closing_leaves_one_file_and_reopening_reads_the_same(path):
+    def everything(tx: Tx) -> object:
+        hits = tx.search.hits(READER, SearchQuery(terms=("word",)))
+        return tx.records.range(TREE, 0, 99), set(hits), tx.meta.csn(), tx.meta.get("key")
+
+    store = SqliteStore(path)
+    store.write(lambda tx: [seal(tx, f"word {n}") for n in range(20)])
+    store.write(lambda tx: tx.meta.next_csn())
+    put(store, "key")
+    before = store.read(everything)
+    store.close()
+    assert [p.name for p in path.parent.iterdir()] == ["store.db"]
+    store = SqliteStore(path)
+    assert store.read(everything) == before
+    assert store.quick_check() == ()
+    store.close()
+
+
+def test_a_database_of_another_program_is_not_touched(tmp_path):
+    path = tmp_path / "other.db"
+    path.touch()
+    connection = Connection(path, readonly=False)
+    connection.run("pragma application_id = 4711")
+    connection.run("create table theirs (x)")
+    connection.close()
+    with pytest.raises(StorageError, match="another program"):
+        SqliteStore(path)
+
+
+def test_a_file_that_is_no_database_is_not_touched(tmp_path):
+    path = tmp_path / "store.db"
+    path.write_bytes(b"not a database, but long enough to look at " * 50)
+    before = path.read_bytes()
+    with pytest.raises(IntegrityError):
+        SqliteStore(path)
+    assert path.read_bytes() == before
+
+
+def test_a_folder_that_cannot_be_made_is_a_storage_error(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError):
+        SqliteStore(tmp_path / "file" / "store.db")
+
+
+# The library
+
+
+@pytest.mark.parametrize("version", ["3.7.0", "3.40.1", "3.51.2"])
+def test_an_sqlite_with_the_wal_reset_defect_is_refused(version):
+    with pytest.raises(UnsafeSQLite):
+        check_library(version)
+
+
+@pytest.mark.parametrize("version", ["3.51.3", "3.53.0", "3.54.1", "4.0.0"])
+def test_a_repaired_sqlite_is_taken(version):
+    check_library(version)
+
+
+def test_there_is_one_sqlite_library_under_src():
+    """Two in one process drop each other's locks; only one module knows the one there is."""
+    root = Path(optchat.__file__).parent
+    texts = {p.relative_to(root).as_posix(): p.read_text("utf-8") for p in root.rglob("*.py")}
+    stdlib = re.compile(r"^\s*(import|from)\s+sqlite3\b", re.MULTILINE)
+    ours = re.compile(r"^\s*(import|from)\s+apsw\b", re.MULTILINE)
+    assert [name for name, text in texts.items() if stdlib.search(text)] == []
+    assert [name for name, text in texts.items() if ours.search(text)] == [
+        "storage/sqlite/connection.py"
+    ]
+
+
+def test_the_pragmas_that_durability_and_deletion_lean_on_are_set(store):
+    names = ("journal_mode", "synchronous", "secure_delete", "foreign_keys", "trusted_schema")
+    found = [store._do(lambda c, n=name: c.one(f"pragma {n}")) for name in names]
+    assert found == [("wal",), (2,), (1,), (1,), (0,)]
+    with pytest.raises(StorageError):
+        store._do(lambda c: c.one('select "a string, not a column"'))
+
+
+# Migrations
+
+
+def m0002_more(connection: Connection) -> None:
+    connection.script("create table more (x integer) strict; insert into more values (1)")
+
+
+def m0002_fails(connection: Connection) -> None:
+    connection.script("create table more (x integer) strict")
+    connection.run("insert into nowhere values (1)")
+
+
+def migrate_with(path: Path, step) -> None:
+    connection = Connection(path, readonly=False)
+    try:
+        migrate(connection, path, now_ms=7, migrations=(*MIGRATIONS, step))
+    finally:
+        connection.close()
+
+
+def test_a_schema_from_the_future_is_refused_and_not_touched(path):
+    SqliteStore(path).close()
+    raw(path, f"pragma user_version = {len(MIGRATIONS) + 1}")
+    before = path.read_bytes()
+    with pytest.raises(SchemaTooNew):
+        SqliteStore(path)
+    assert path.read_bytes() == before
+    assert backups(path) == ()
+
+
+def test_each_step_is_recorded(path):
+    SqliteStore(path).close()
+    names = [row[0] for row in raw(path, "select name from migration order by number")]
+    assert names == [step.__name__ for step in MIGRATIONS]
+
+
+def test_a_store_that_holds_something_is_copied_before_it_is_migrated(path):
+    store = SqliteStore(path)
+    put(store, "key")
+    store.close()
+    migrate_with(path, m0002_more)
+    assert raw(path, "select x from more") == [(1,)]
+    assert raw(path, "select applied_ms from migration where number = 2") == [(7,)]
+    (backup,) = backups(path)
+    assert backup == backup_path(path, 1)
+    assert stat.S_IMODE(backup.stat().st_mode) == 0o600
+    copy = SqliteStore(backup)
+    assert get(copy, "key") == "value"
+    copy.close()
+
+
+def test_a_step_that_fails_leaves_the_schema_before_it(path):
+    store = SqliteStore(path)
+    put(store, "key")
+    store.close()
+    with pytest.raises(StorageError):
+        migrate_with(path, m0002_fails)
+    store = SqliteStore(path)
+    assert get(store, "key") == "value"
+    assert store._do(lambda c: c.all("select name from sqlite_schema where name = 'more'")) == []
+    assert store.drop_backups() == 1
+    assert backups(path) == ()
+    store.close()
+    migrate_with(path, m0002_more)
+
+
+def test_a_new_store_makes_no_backup(path, store):
+    assert backups(path) == ()
+
+
+# The writer thread
+
+
+def test_an_exception_reaches_the_caller_and_the_writer_goes_on(store):
+    class OddError(BaseException):
+        pass
+
+    for error in (ValueError("a"), OddError("b"), StorageError("c"), KeyboardInterrupt()):
+
+        def work(tx, error=error):
+            tx.meta.put("key", "lost")
+            raise error
+
+        with pytest.raises(type(error)) as caught:
+            store.write(work)
+        assert caught.value is error
+    assert get(store, "key") is None
+    put(store, "key")
+    assert get(store, "key") == "value"
+
+
+def test_waiting_units_share_one_commit(store):
+    go = threading.Event()
+    blocker = store.submit(lambda tx: (go.wait(5), tx.meta.put("first", "1")))
+    before = store.commits
+    waiting = [store.submit(lambda tx, n=n: tx.meta.put(f"k{n}", "1")) for n in range(40)]
+    go.set()
+    for future in [blocker, *waiting]:
+        future.result(5)
+    # The blocker used up its group's time; what queued up behind it shares a commit.
+    assert store.commits - before <= 3
+    assert all(get(store, f"k{n}") == "1" for n in range(40))
+
+
+def test_a_result_is_given_back_only_after_its_commit(store):
+    def check(n: int) -> bool:
+        store.write(lambda tx: tx.meta.put(f"k{n}", "1"))
+        return get(store, f"k{n}") == "1"
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(check, range(200)))
+
+
+def test_units_of_a_commit_that_fails_are_run_again_alone(store, monkeypatch):
+    commit = Connection.commit
+    failures = iter([True])
+
+    def fail_once(connection: Connection) -> None:
+        if next(failures, False):
+            raise DiskFull("full")
+        commit(connection)
+
+    go = threading.Event()
+    blocker = store.submit(lambda tx: go.wait(5))
+    waiting = [store.submit(lambda tx, n=n: tx.meta.put(f"k{n}", "1")) for n in range(5)]
+    runs: list[int] = []
+    waiting.append(store.submit(lambda tx: runs.append(1)))
+    monkeypatch.setattr(store_module, "GROUP_MS_MAX", 10_000)
+    monkeypatch.setattr(Connection, "commit", fail_once)
+    go.set()
+    for future in [blocker, *waiting]:
+        future.result(5)
+    assert all(get(store, f"k{n}") == "1" for n in range(5))
+    assert len(runs) in (1, 2)
+
+
+def test_a_commit_that_fails_alone_is_the_callers_error_and_leaves_nothing(store, monkeypatch):
+    def fail(connection: Connection) -> None:
+        raise DiskFull("full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Connection, "commit", fail)
+        with pytest.raises(DiskFull):
+            put(store, "key")
+    assert get(store, "key") is None
+    put(store, "key")
+
+
+def test_a_cancelled_unit_is_not_run(store):
+    go = threading.Event()
+    store.submit(lambda tx: go.wait(5))
+    cancelled = store.submit(lambda tx: tx.meta.put("key", "1"))
+    assert cancelled.cancel()
+    go.set()
+    put(store, "other")
+    assert get(store, "key") is None
+
+
+def test_closing_finishes_what_is_queued(path):
+    store = SqliteStore(path)
+    futures: list[Future[None]] = [
+        store.submit(lambda tx, n=n: tx.meta.put(f"k{n}", "1")) for n in range(50)
+    ]
+    store.close()
+    assert all(future.done() for future in futures)
+    store = SqliteStore(path)
+    assert get(store, "k49") == "1"
+    store.close()
+
+
+def test_statements_and_commits_are_counted(store):
+    statements, commits = store.statements, store.commits
+    put(store, "key")
+    assert store.commits == commits + 1
+    assert store.statements > statements
+    store.write(lambda tx: tx.meta.get("key"))
+    assert store.commits == commits + 1, "a unit that changes nothing syncs nothing"
+
+
+def test_sealing_a_record_takes_a_bounded_number_of_statements(store):
+    store.write(lambda tx: seal(tx, "first"))
+    before = store.statements
+    store.write(lambda tx: seal(tx, "second"))
+    assert store.statements - before <= 14
+
+
+# Other processes and the log
+
+
+def test_another_writer_is_waited_for_and_then_reported(path, store, monkeypatch):
+    other = Connection(path, readonly=False)
+    other.begin()
+    try:
+        store._do(lambda c: c._db.set_busy_timeout(50))
+        with pytest.raises(StoreBusy):
+            put(store, "key")
+    finally:
+        other.rollback()
+        other.close()
+    put(store, "key")
+
+
+def test_a_stale_owner_is_fenced_by_the_next_one(path, store):
+    """I7."""
+    store.owner_epoch = store.write(lambda tx: tx.meta.raise_epoch())
+    put(store, "key", "first")
+    successor = SqliteStore(path)
+    successor.owner_epoch = successor.write(lambda tx: tx.meta.raise_epoch())
+    with pytest.raises(Fenced):
+        put(store, "key", "stale")
+    put(successor, "key", "second")
+    assert get(store, "key") == "second"
+    successor.close()
+
+
+def test_the_log_stays_bounded_while_readers_come_and_go(path, store, monkeypatch):
+    monkeypatch.setattr(store_module, "CHECKPOINT_PAGES", 50)
+    monkeypatch.setattr(store_module, "TRUNCATE_PAGES", 200)
+    store._truncate_at = 200
+    stop = threading.Event()
+
+    def read_on() -> int:
+        reads = 0
+        while not stop.is_set():
+            store.read(lambda tx: (tx.meta.csn(), time.sleep(0.002), tx.records.count()))
+            reads += 1
+        return reads
+
+    largest = 0
+    with ThreadPoolExecutor(3) as pool:
+        readers = [pool.submit(read_on) for _ in range(3)]
+        noise = random.Random(1)
+        try:
+            for _ in range(120):
+                store.write(lambda tx: tx.blobs.put(noise.randbytes(40_000)))
+                largest = max(largest, (path.parent / "store.db-wal").stat().st_size)
+        finally:
+            stop.set()
+        assert all(reader.result() > 0 for reader in readers)
+    assert largest < 2_500_000, "120 writes are 5 MB of log"
+    assert store.checkpoint()
+    assert (path.parent / "store.db-wal").stat().st_size == 0
+
+
+def test_a_long_read_delays_the_emptying_of_the_log_and_nothing_else(path, store):
+    entered, leave = threading.Event(), threading.Event()
+
+    def hold(tx: Tx) -> tuple[Csn, Csn]:
+        before = tx.meta.csn()
+        entered.set()
+        leave.wait(10)
+        return before, tx.meta.csn()
+
+    with ThreadPoolExecutor(1) as pool:
+        reader = pool.submit(store.read, hold)
+        assert entered.wait(5)
+        store.write(lambda tx: tx.meta.next_csn())
+        assert not store.checkpoint()
+        leave.set()
+        assert reader.result() == (0, 0)
+    assert store.checkpoint()
+
+
+def test_removed_words_and_payloads_leave_no_byte_behind(path, store):
+    """I8: secure_delete, the index's secure-delete and an emptied log, together."""
+    token = "zqxjkvtoken"
+    store.write(lambda tx: [seal(tx, f"{token}{n} spoken") for n in range(200)])
+
+    def forget(connection: Connection) -> None:
+        connection.begin()
+        connection.run(
+            "insert into record_fts (record_fts, rowid, text) "
+            "select 'delete', doc, text from record_text"
+        )
+        for table in ("record_text", "record", "blob"):
+            connection.run(f"delete from {table}")
+        connection.commit()
+
+    store._do(forget)
+    assert store.checkpoint()
+    content = b"".join(p.read_bytes() for p in path.parent.glob("store.db*"))
+    assert token.encode() not in content
+
+
+# Payloads
+
+
+def test_a_page_touches_only_its_own_chunks(path):
+    payload = random.Random(5).randbytes(3 * BLOB_CHUNK_BYTES)
+    store = SqliteStore(path)
+    blob = store.write(lambda tx: tx.blobs.put(payload))
+    store.close()
+    raw(path, "update blob_chunk set data = x'00' where position = 1")
+    store = SqliteStore(path)
+    page = store.read(lambda tx: tx.blobs.read(blob, 2 * BLOB_CHUNK_BYTES, 100))
+    assert page == payload[2 * BLOB_CHUNK_BYTES :][:100]
+    for read in (
+        lambda tx: tx.blobs.read(blob, BLOB_CHUNK_BYTES - 1, 2),
+        lambda tx: list(tx.blobs.chunks(blob)),
+        lambda tx: tx.blobs.verify(blob),
+    ):
+        with pytest.raises(IntegrityError):
+            store.read(read)
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "delete from blob_chunk",
+        "update blob_chunk set data = x'28b52ffd00'",
+        "update blob_chunk set data = zeroblob(length(data))",
+        "update blob_chunk set size = size - 1",
+        "update blob_chunk set crc32 = 0",
+        "update blob set size = size + 5",
+    ],
+)
+@pytest.mark.parametrize("compressible", [True, False])
+def test_damage_is_an_error_and_never_other_bytes(path, damage, compressible):
+    """I1."""
+    payload = b"word " * 500 if compressible else random.Random(3).randbytes(500)
+    store = SqliteStore(path)
+    blob = store.write(lambda tx: tx.blobs.put(payload))
+    store.close()
+    raw(path, damage)
+    store = SqliteStore(path)
+    for read in (lambda tx: tx.blobs.read(blob, 0, 10**6), lambda tx: tx.blobs.verify(blob)):
+        with pytest.raises(IntegrityError):
+            store.read(read)
+    store.close()
+
+
+def test_exchanged_content_with_a_right_checksum_is_found_by_verify(path):
+    store = SqliteStore(path)
+    one, two = (store.write(lambda tx, p=p: tx.blobs.put(p)) for p in (b"one word", b"two word"))
+    store.close()
+    raw(path, "delete from blob_chunk where hash = ?", (one,))
+    raw(path, "update blob_chunk set hash = ? where hash = ?", (one, two))
+    store = SqliteStore(path)
+    with pytest.raises(IntegrityError):
+        store.read(lambda tx: tx.blobs.verify(BlobHash(one)))
+    store.close()
+
+
+def test_compressible_payloads_take_less_room_and_others_no_more(path):
+    store = SqliteStore(path)
+    store.write(lambda tx: tx.blobs.put(b"words " * 50_000))
+    store.write(lambda tx: tx.blobs.put(random.Random(2).randbytes(300_000)))
+    store.close()
+    rows = raw(path, "select zstd, sum(size), sum(length(data)) from blob_chunk group by zstd")
+    (_, plain, kept), (_, before, after) = rows
+    assert kept == plain
+    assert after < before / 100
+
+
+def test_half_a_surrogate_pair_in_a_name_is_bad_input(store):
+    with pytest.raises(BadInput):
+        put(store, "key", "half \ud800")
+    assert get(store, "key") is None
+
+
+def test_an_iterator_that_outlives_its_transaction_says_so(store):
+    store.write(lambda tx: seal(tx, "word"))
+    hits = store.read(lambda tx: tx.search.hits(READER, SearchQuery(terms=("word",))))
+    with pytest.raises(StorageError, match="over"):
+        next(hits)
+
+
+# Crashes
+
+WRITER = """
+import sys, threading
+from pathlib import Path
+from optchat.storage.sqlite import SqliteStore
+
+store = SqliteStore(Path(sys.argv[1]))
+
+def work(name):
+    n = 0
+    while True:
+        def unit(tx):
+            tx.meta.put(f"{name}-{n}-a", "1")
+            tx.blobs.put(f"{name}-{n}".encode() * 2000)
+            tx.meta.put(f"{name}-{n}-b", "1")
+        store.write(unit)
+        sys.stdout.write(f"{name}-{n}\\n")
+        sys.stdout.flush()
+        n += 1
+
+for name in "xyz":
+    threading.Thread(target=work, args=(name,), daemon=True).start()
+threading.Event().wait()
+"""
+
+
+def test_acknowledged_commits_survive_a_killed_writer_at_random_points(path):
+    """I6: each unit is there whole or not at all, and every acknowledged one is there."""
+    seed = random.randrange(10**9)
+    print(f"seed {seed}")  # noqa: T201
+    moments = random.Random(seed)
+    for _ in range(5):
+        process = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        acknowledged = [process.stdout.readline().strip()]
+        threading.Timer(moments.uniform(0.01, 0.3), os.kill, (process.pid, signal.SIGKILL)).start()
+        # A line that the kill cut short was not told whole.
+        acknowledged += [line.strip() for line in process.stdout if line.endswith("\n")]
+        process.wait()
+        process.stdout.close()
+        store = SqliteStore(path)
+        assert store.quick_check() == ()
+        for name in acknowledged:
+            assert get(store, f"{name}-a") == get(store, f"{name}-b") == "1"
+        kept = store._do(lambda c: c.all("select key from meta"))
+        halves = [key[0].rpartition("-")[0] for key in kept]
+        assert all(halves.count(half) == 2 for half in set(halves))
+        store.close()
+        path.unlink()
