@@ -60,7 +60,7 @@ node_modules/.locked: package-lock.json .npmrc
 # --- tests ----------------------------------------------------------------------------------------
 
 test: setup ## all tests (T='-k name' or T=tests/unit narrows them)
-	$(PY) -m pytest -n $(WORKERS) $(T)
+	$(PY) -m pytest -n $(WORKERS) --dist loadgroup $(T)
 
 e2e: setup ## only the tests that run the real OpenCode
 	$(PY) -m pytest -m host $(T)

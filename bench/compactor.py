@@ -72,9 +72,7 @@ def turns(session: ScriptedSession, messages: list[dict[str, Any]]) -> Iterator[
             else:
                 parts.append(TextPart(id=part["id"], text=part["text"]))
         following = messages[index + 1] if index + 1 < len(messages) else None
-        ends = message["role"] == "assistant" and (
-            following is None or following["role"] == "user"
-        )
+        ends = message["role"] == "assistant" and (following is None or following["role"] == "user")
         role = message["role"]
         if role == "user":
             session._add(role, parts, opens=True)  # noqa: SLF001
@@ -168,9 +166,12 @@ class Run:
             "prefix_share_beside_sources": round(repeated / max(1, beside), 4),
             "output_bytes": spent.output_tokens * 4,
             "lines": first,
-            "lines_over_bound_at_first_try": round(found.get("first: too_long", 0) / max(1, first), 4),
+            "lines_over_bound_at_first_try": round(
+                found.get("first: too_long", 0) / max(1, first), 4
+            ),
             "calls_by_purpose": {
-                name: s.calls for name, s in self.store.read(lambda tx: tx.ledger.table("purpose", 0))
+                name: s.calls
+                for name, s in self.store.read(lambda tx: tx.ledger.table("purpose", 0))
             },
             "failed_jobs": {s.value: n for s, n in counts.items()}["failed"],
             "findings": {n: t for n, t in sorted(found.items()) if not n.startswith("first:")},

@@ -128,7 +128,7 @@ class Compactor(_Table, frozen=True):
     batch_lines: int = 24
     batch_bytes: int = 32 * 1024
     context: Literal["frozen", "fresh"] = "frozen"
-    context_bytes: int = 24 * 1024
+    context_bytes: int = 32 * 1024
     output_tokens_max: int = 6_000
     caps: Caps = Caps()
     prices: Prices | None = None
@@ -202,7 +202,7 @@ def _compactor_problem(compactor: Compactor) -> str | None:
         # Whatever stands there may be the key itself, so that it is not repeated.
         return "compactor.key_env is no name of an environment variable"
     bounds = (
-        ("workers", compactor.workers, 1, 64),
+        ("workers", compactor.workers, 0, 64),
         ("batch_lines", compactor.batch_lines, 1, 64),
         ("batch_bytes", compactor.batch_bytes, 2_048, 1_048_576),
         ("context_bytes", compactor.context_bytes, 0, 262_144),

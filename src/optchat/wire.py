@@ -423,7 +423,8 @@ class Work(Wire):
 
 class WorkResponse(Wire):
     """``work`` is null when there is nothing to do. ``wanted`` false: stop asking, because another
-    kind of model is configured; ask again only after the host restarts."""
+    kind of model is configured; ask again only after the host restarts.
+    """
 
     wanted: bool
     work: Work | None = None

@@ -38,7 +38,9 @@ NO_CAPS = Caps(
 class Bench:
     """One data directory, a scripted model, and what runs over them."""
 
-    def __init__(self, folder: Path, model: Any = None, *, store: Any = None, **settings: Any) -> None:
+    def __init__(
+        self, folder: Path, model: Any = None, *, store: Any = None, **settings: Any
+    ) -> None:
         self.folder = folder
         settings.setdefault("caps", NO_CAPS)
         compactor = Compactor(model="openai", url="http://x", model_name="m", **settings)
@@ -52,6 +54,7 @@ class Bench:
         self.desk = Desk(
             compactor,
             lambda: self.clock.now_ms() if self.active_ms is None else self.active_ms,
+            warm_wait_s=0,
         )
         self.service.compaction = Compaction(self.store, self.deps, self.model, self.desk)
         self._names = itertools.count(1)
@@ -60,9 +63,7 @@ class Bench:
         return ScriptedSession(self.service, name, **options)
 
     def worker(self, name: str | None = None) -> Worker:
-        return Worker(
-            self.store, self.deps, self.model, name or f"w{next(self._names)}", self.desk
-        )
+        return Worker(self.store, self.deps, self.model, name or f"w{next(self._names)}", self.desk)
 
     def drain(self, limit: int = 10_000) -> int:
         """Run what is due until nothing is; how many rounds that took."""

@@ -267,7 +267,7 @@ def test_open_jobs_of_a_queue_come_oldest_first(world):
     claim(world)
 
     def open_in(limit: int) -> list[str]:
-        return [j.job_id for j in world.read(lambda tx: tx.jobs.open_in("a", limit))]
+        return [j.job_id for j in world.read(lambda tx: tx.jobs.open_in("a", 0, limit))]
 
     assert open_in(9) == ["j2", "j3"]
     assert open_in(1) == ["j2"]

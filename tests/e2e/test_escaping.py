@@ -153,7 +153,7 @@ def test_a_payload_stays_inside_its_line_and_its_quotation(two: Two, name: str) 
 
 
 def test_no_forged_ref_resolves(two: Two) -> None:
-    """§7, §11, I4, I11: generated wording never supplies ids; it is the answer for any unknown ref."""
+    """§7, §11, I4, I11: generated wording never supplies ids; any unknown ref is answered so."""
     two.poisoned("forged-lines")
     reader = two.host.create_session(title="B tries them")
     tries = [ToolCall(name="memory_zoom", arguments={"ref": ref}) for ref in FORGED]

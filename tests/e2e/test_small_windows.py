@@ -1,7 +1,7 @@
 """Whatever the window, a request fits it, or the turn ends in an error that says so.
 
-§6 (MEMORY_NOT_READY), §7 (budget), §16 Budget pressure; I9, I10. The endpoint counts by its own rule
-and refuses what does not fit, as a provider would.
+§6 (MEMORY_NOT_READY), §7 (budget), §16 Budget pressure; I9, I10. The endpoint counts by its own
+rule and refuses what does not fit, as a provider would.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ CODE = "if (queue[i].acked && !(retry > 3)) { log.drop(queue[i++], {id: 0x1f}); 
 CJK = "消息队列会保留每条消息直到消费者确认它为止。"
 EXPLICIT = ("turn_too_large", "memory_not_ready")
 
+PATIENT = "[memory]\nreadiness_timeout_ms = 30000\n"
+"""A small window needs coarse summaries at once; a loaded machine makes them late."""
+
 
 def filling(size: int, turn: int) -> str:
     """About so many bytes: prose, code or Chinese, as it comes."""
@@ -48,7 +51,7 @@ class Windows:
 
 @pytest.fixture(scope="module")
 def windows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Windows]:
-    with temporary_memory() as memory, LoopbackProvider() as provider:
+    with temporary_memory(PATIENT) as memory, LoopbackProvider() as provider:
         memory.ensure()
         with OpenCodeHost(
             tmp_path_factory.mktemp("windows"),
@@ -81,8 +84,9 @@ def talk(windows: Windows, spec: ModelSpec, agent: str, turns: int, size: int) -
 def check(windows: Windows, session: str, spec: ModelSpec) -> list[CapturedRequest]:
     """Every request of the session fits."""
     requests = windows.provider.requests(session)
-    sizes = [needed(r) for r in windows.provider.requests(session, None) if r.purpose != "title"]
-    assert [size for size in sizes if size > spec.context] == []
+    everything = [r for r in windows.provider.requests(session, None) if r.purpose != "title"]
+    shown = [(r.number, r.purpose, needed(r), has_memory(r)) for r in everything]
+    assert [one for one in shown if one[2] > spec.context] == [], shown
     return requests
 
 
@@ -145,3 +149,25 @@ def test_a_request_larger_than_the_window_is_not_sent(windows: Windows) -> None:
     windows.host.prompt(session, "and in a larger one?", model=BIG.id, agent="short")
     assert last_error(windows.host, session) == ""
     assert large in windows.provider.requests(session)[-1].user_texts[1]
+
+
+def test_after_the_hosts_own_compaction_it_goes_on_with_memory(windows: Windows) -> None:
+    """§13: the host compacts when a provider reports a full window, and goes on by itself."""
+    session = windows.host.create_session(title="compacted")
+    windows.provider.responder = None
+    full = {"prompt_tokens": 191_000, "completion_tokens": 3_000, "total_tokens": 194_000}
+    windows.provider.plan(
+        session,
+        text("the code word is quokka " + filling(2_000, 0)),
+        text("and so on", usage=full),
+        text("went on"),
+        text("still here"),
+    )
+    for prompt in ("what is the code word?", "go on", "are you there?"):
+        windows.host.prompt(session, prompt, model=BIG.id, agent="short")
+    assert len(windows.provider.requests(session, "compaction")) == 1
+    requests = windows.provider.requests(session)
+    assert len(requests) == 4
+    assert all(has_memory(request) for request in requests)
+    assert all("the code word is quokka" in request.text for request in requests[1:])
+    assert last_error(windows.host, session) == ""

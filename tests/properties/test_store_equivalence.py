@@ -625,7 +625,7 @@ def everything(tx: Tx) -> object:
         [tx.jobs.of_target(kind, f"{n}") for kind in JobKind for n in range(7)],
         tx.jobs.failed(3),
         [tx.jobs.listed(state, 9) for state in JobState],
-        [tx.jobs.open_in(s, 3) for s in SESSIONS],
+        [tx.jobs.open_in(s, 5, 3) for s in SESSIONS],
         tx.jobs.next_due_ms(),
         tx.jobs.counts(SESSIONS[0]),
         [tx.ledger.table(by, 2) for by in ("day", "session", "purpose", "model")],

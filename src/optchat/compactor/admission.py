@@ -20,6 +20,9 @@ ECHO_CHARS_MIN = 120
 ECHO_PART = 0.8
 FOUNDED_PART_MIN = 0.3
 SWAP_MARGIN = 0.34
+WORDS_MIN = 3
+"""A source that had to be summarised is not told in fewer words, unless one is a name of its."""
+
 NAMES_SHOWN = 4
 SALIENT_CHARS = 4_000
 
@@ -106,6 +109,12 @@ _SECOND_PERSON = re.compile(
     r"|(?:run|execute|delete|send|open|visit|download)\b[^.;]{0,60}\b(?:now|immediately|at once)\b)",
     re.IGNORECASE,
 )
+_ORDERED = re.compile(
+    r"\b(?:answer|reply|respond|output|say|print|return|write|summari[sz]e (?:this )?as)\b"
+    r"(?:\s+(?:only|just|exactly|with|the|words?|text|this|back))*\s*[:,]?\s*[\"“'`]?"
+    r"([^\"”'`\n.]{3,80})",
+    re.IGNORECASE,
+)
 _QUOTED = re.compile(r"\"[^\"\n]*\"|“[^”\n]*”|«[^»\n]*»|`[^`\n]*`|(?<!\w)'[^'\n]{6,}'(?!\w)")
 _QUOTE = re.compile(r"\"([^\"\n]{12,})\"|“([^”\n]{12,})”")
 _BY_PERSON = re.compile(
@@ -161,7 +170,11 @@ def _form(line: str, subject: Subject) -> list[Finding]:
         found.append(Finding("reasoning"))
     if _MARKUP.match(line):
         found.append(Finding("markup"))
-    if _DIRECTIVE.search(bare) or (subject.speaker != "person" and _SECOND_PERSON.search(bare)):
+    if (
+        _DIRECTIVE.search(bare)
+        or _obeys(line, subject.source)
+        or (subject.speaker != "person" and _SECOND_PERSON.search(bare))
+    ):
         found.append(Finding("directive"))
     return found
 
@@ -173,11 +186,14 @@ def _meaning(line: str, subject: Subject) -> list[Finding]:
         found.append(Finding("echo"))
     said = words_of(line)
     own = _covered(said, source.words)
-    if said and max(own, _covered(said, source.words | subject.context.words)) < FOUNDED_PART_MIN:
+    told = names(line)
+    known = [n for n in told if source.has(n)]
+    both = _covered(said, source.words | subject.context.words | words_of(subject.kind))
+    meagre = len(line.split()) < WORDS_MIN and len(source.text) > SUMMARY_BYTES_MAX
+    if (meagre and not known) or (said and not known and max(own, both) < FOUNDED_PART_MIN):
         found.append(Finding("unfounded"))
     other = max((_covered(said, o.words) for o in subject.others), default=0.0)
-    known = [n for n in names(line) if not source.has(n)]
-    strange = [n for n in known if not subject.context.has(n)]
+    strange = [n for n in told if n not in known and not subject.context.has(n)]
     foreign = [n for n in strange if any(o.has(n) for o in subject.others)]
     if foreign or (len(said) > 2 and own < 0.5 and other > own + SWAP_MARGIN):
         found.append(Finding("swapped"))
@@ -199,12 +215,13 @@ def _meaning(line: str, subject: Subject) -> list[Finding]:
 def _progress(line: str, subject: Subject) -> list[Finding]:
     """Never further along than it was."""
     found: list[Finding] = []
-    too_much = unfounded_claims(line, subject.source, edits=subject.edits)
+    unfinished = subject.outcome in NOT_DONE
+    too_much = unfounded_claims(line, subject.source, edits=subject.edits, unfinished=unfinished)
     if too_much:
         found.append(Finding("overclaim", {"names": _shown(too_much)}))
     told = bool(FAILURE.search(line))
     claiming = bool(claims(line))
-    if subject.outcome in NOT_DONE and not told:
+    if unfinished and not told:
         found.append(Finding("hides_failure", {"outcome": subject.outcome}, soft=not claiming))
     elif subject.partly_failed and not told and claiming:
         found.append(Finding("hides_failure", {"outcome": "failed in part"}, soft=True))
@@ -219,6 +236,18 @@ def _progress(line: str, subject: Subject) -> list[Finding]:
     ):
         found.append(Finding("speaker", {"speaker": "person"}))
     return found
+
+
+def _obeys(line: str, source: Facts) -> bool:
+    """Whether the line is just what the source orders its reader to say."""
+    said = line.strip(" .!\"'").lower()
+    for match in _ORDERED.finditer(source.text):
+        ordered = " ".join(match[1].lower().split()).strip(" .!")
+        if said == ordered or (ordered.startswith(said) and len(said) > 2):
+            return True
+        if len(ordered) > 3 and said.startswith(ordered) and len(said) < len(ordered) + 12:
+            return True
+    return False
 
 
 def _is_control(character: str) -> bool:

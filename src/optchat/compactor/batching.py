@@ -89,7 +89,7 @@ class Planner:
         if isinstance(first, Ready | Oversized):
             return first
         self._take(first)
-        if job.attempts <= 1 and self.lines_max > 1:
+        if not has_failed(job) and self.lines_max > 1:
             self._companions(job)
         self._planned.batch.items.sort(key=_order)
         return self._planned
@@ -140,11 +140,11 @@ class Planner:
 
     def _companions(self, job: Job) -> None:
         turn_id = self._planned.turn_id
-        candidates = self.tx.jobs.open_in(job.queue, CANDIDATES_MAX)
+        candidates = self.tx.jobs.open_in(job.queue, self.now_ms, CANDIDATES_MAX)
         for other in candidates:
             if len(self._planned.batch.items) >= self.lines_max:
                 return
-            if other.attempts or not self._is_in_hand(other):
+            if has_failed(other) or not self._is_in_hand(other):
                 continue  # it has failed in company, or misses what this call does not make
             item = self._companion(other, turn_id)
             if item is None:
@@ -155,8 +155,6 @@ class Planner:
                 self._take(item)
 
     def _is_in_hand(self, job: Job) -> bool:
-        if job.state is not JobState.WAITING:
-            return True
         return all((tree, span) in self._made for tree, span in self.tx.jobs.waits(job.job_id))
 
     def _companion(self, job: Job, turn_id: TurnId | None) -> Item | None:
@@ -227,6 +225,11 @@ class Planner:
 
     def _codes(self) -> list[str]:
         return [i.code for i in self._planned.batch.items]
+
+
+def has_failed(job: Job) -> bool:
+    """Whether a job has been given back at its own fault. One whose holder vanished has not."""
+    return bool(job.attempts > (job.state is JobState.LEASED) and job.error)
 
 
 def _order(item: Item) -> tuple[int, int, int]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from optchat.compactor import results
 from optchat.compactor.admission import Finding, findings
 from optchat.compactor.answers import parse
-from optchat.compactor.batching import Planned
+from optchat.compactor.batching import Planned, has_failed
 from optchat.compactor.desk import Desk
 from optchat.compactor.items import ChunkTarget, Item, LeafTarget, MergeTarget, TurnTarget
 from optchat.compactor.models import Call, ChatModel, Outcome, Reply
@@ -99,8 +99,8 @@ class Conversation:
 
     def run(self) -> Ended:
         """Ask until everything is committed, the bound is reached, or the model gives up."""
-        attempts = max(i.job.attempts for i in self.planned.batch.items)
-        calls_max = CALLS_MAX if attempts <= 1 else CALLS_MAX - 1
+        again = any(has_failed(i.job) for i in self.planned.batch.items)
+        calls_max = CALLS_MAX - 1 if again else CALLS_MAX
         number = 1
         while True:
             reply, took_ms = self._ask()
@@ -111,8 +111,7 @@ class Conversation:
                 self.desk.breaker.succeeded()
             if reply.outcome is Outcome.ANSWER:
                 self._judge(reply.text, first=number == 1)
-                if last or self._is_good_enough():
-                    self._settle()
+                self._settle(asks_again=not last and number == 1)
             else:
                 self.error = f"{reply.outcome.value.replace('_', ' ')}: {reply.detail}".strip(": ")
             again = reply.outcome is Outcome.ANSWER or reply.outcome in _AGAIN
@@ -168,16 +167,13 @@ class Conversation:
                 sorted({f.name.replace("_", " ") for c in self.pending for f in self._wrong[c]})
             )
 
-    def _is_good_enough(self) -> bool:
-        """Whether what is left has only soft findings; the line that others see is worth a call."""
-        return all(
-            code in self._best and not isinstance(i.target, TurnTarget)
-            for code, i in self.pending.items()
-        )
-
-    def _settle(self) -> None:
-        for code in [c for c in self.pending if c in self._best]:
-            self._accept(code, self._best[code].text)
+    def _settle(self, *, asks_again: bool) -> None:
+        """Take the best lines with soft findings; only a line that others see is worth a call."""
+        hard = any(code not in self._best for code in self.pending)
+        for code, item in list(self.pending.items()):
+            worth_it = asks_again and (hard or isinstance(item.target, TurnTarget))
+            if code in self._best and not worth_it:
+                self._accept(code, self._best[code].text)
 
     def _accept(self, code: str, line: str) -> None:
         self.accepted[code] = line
@@ -210,7 +206,8 @@ class Conversation:
         counts: dict[str, int],
         now_ms: int,
     ) -> _Committed:
-        if reply.sent:
+        if reply.sent or reply.outcome not in (Outcome.UNAVAILABLE, Outcome.TIMED_OUT):
+            # One that was turned away at the door is a call as well, of no tokens.
             meter = self.desk.meter
             tx.ledger.close(meter.closed(self.row, reply, self.call.input_bytes, took_ms))
         else:

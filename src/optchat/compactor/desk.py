@@ -85,6 +85,7 @@ class Desk:
     meter: Meter = field(init=False)
     earlier: Earlier = field(init=False)
     breaker: Breaker = field(default_factory=Breaker)
+    warm_wait_s: float = WARM_WAIT_S
     stop: Stop | None = None
     absent: str = ""
     _warm: OrderedDict[str, int] = field(default_factory=OrderedDict[str, int])
@@ -138,7 +139,7 @@ class Desk:
         """Let one call go ahead over a cold prefix, and the others after it over a warm one."""
         key = hashlib.sha256(prefix.encode("utf-8", "replace")).hexdigest()
         with self._changed:
-            self._changed.wait_for(lambda: key not in self._warming, WARM_WAIT_S)
+            self._changed.wait_for(lambda: key not in self._warming, self.warm_wait_s)
             cold = self._warm.get(key, -WARM_MS) <= now_ms - WARM_MS
             if cold:
                 self._warming.add(key)

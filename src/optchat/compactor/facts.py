@@ -201,6 +201,8 @@ _OPEN = (
     r"|attempt\w*|expect\w*|hop(?:e|es|ed|ing)|please|let's|almost|nearly|partly|partially|half|todo"
     r"|remains?|pending|instead of|rather than|hardly|supposed|should have|assum\w+|far from|than"
     r"|claims? (?:to|that)|un|make sure|ensure|to get|to have|see"
+    # Other languages carry English verbs along: "noch nicht deployed".
+    r"|nicht|kein\w*|bitte|soll\w*|wird|werden|muss|ohne|falls|wenn|pas|sans|sin"
 )
 _OPENING = re.compile(rf"(?:\b(?:{_OPEN})\b|n't\b|n’t\b)", re.IGNORECASE)
 _BREAK = re.compile(r"[.;:!?\n,()|/—–]|\b(?:and|but|then|so|however|while)\b", re.IGNORECASE)
@@ -215,6 +217,11 @@ FAILURE = re.compile(
     r"|could(?:n't| not)|did(?:n't| not)|without|before any|exception|panic|killed|missing|blocked|still open"
     r"|exit(?:ed)? (?:code|status|with)|unresolved|fehlgeschlagen|abgebrochen|échou\w*)\b",
     re.IGNORECASE,
+)
+
+
+_FAILING = re.compile(
+    r"\b[1-9]\d* (?:tests? )?(?:failed|failures?|failing|errors?)\b", re.IGNORECASE
 )
 
 
@@ -250,7 +257,7 @@ class Facts:
 
     @cached_property
     def decides(self) -> bool:
-        return bool(_DECIDING.search(self.text))
+        return _asserts(self.text, _DECIDING)
 
     def has(self, name: str) -> bool:
         """Whether a name is in the source letter by letter (case aside)."""
@@ -296,25 +303,35 @@ def claims(line: str) -> dict[str, str]:
     for name, claim in _CLAIM.items():
         for match in claim.finditer(line):
             before = line[max(0, match.start() - _LEFT) : match.start()]
+            # What stands in another sentence or clause does not open this claim.
+            before = re.split(r"[.;:!?,](?=\s)", before)[-1]
             if not _NEAR.search(before):
                 found.setdefault(name, match[0])
     return found
 
 
-def unfounded_claims(line: str, source: Facts, *, edits: bool) -> list[str]:
+def unfounded_claims(
+    line: str, source: Facts, *, edits: bool, unfinished: bool = False
+) -> list[str]:
     """The claiming words of a line that its source does not bear out as facts.
 
     ``edits``: a tool that changes files ran among the sources, which bears out that something was
-    changed.
+    changed. ``unfinished``: it ended otherwise than well, so that parts of it that were done do not
+    bear out that it was.
     """
     found: list[str] = []
+    failing = bool(_FAILING.search(source.text)) and not FAILURE.search(line)
     for name, word in claims(line).items():
         grounds = _GROUNDS.get(name, (name,))
+        if unfinished and name == "done":
+            grounds = ("done",)
         borne = any(g in source.founded for g in grounds)
         if name in ("changed", "committed") and edits:
             borne = True
         if name == "decided" and source.decides:
             borne = True
+        if failing and name in ("working", "verified", "done", "fixed"):
+            borne = False  # "3 failed, 41 passed" does not bear out "passed"
         if not borne:
             found.append(word)
     return found

@@ -104,13 +104,22 @@ class Batch:
     """The items of one call, in the order of their sources, members before what is over them."""
 
     items: list[Item] = field(default_factory=list[Item])
+    _facts: dict[str, Facts] = field(default_factory=dict[str, Facts])
+
+    def facts(self, text: str) -> Facts:
+        """The facts of a text, kept as long as the batch: every line is checked against many."""
+        return self._facts.setdefault(text, Facts(text))
 
     def by_code(self, code: str) -> Item:
         return next(i for i in self.items if i.code == code)
 
     def source_text(self, item: Item) -> str:
         """All that an item may speak of: its own text and what its members may."""
-        parts = [item.own_text, item.hint, *(self.source_text(self.by_code(m)) for m in item.members)]
+        parts = [
+            item.own_text,
+            item.hint,
+            *(self.source_text(self.by_code(m)) for m in item.members),
+        ]
         return "\n".join(p for p in parts if p)
 
     def subject(self, item: Item, context: str, lines: dict[str, str]) -> Subject:
@@ -124,11 +133,13 @@ class Batch:
             )
         others: tuple[Facts, ...] = ()
         if item.is_leaf:
-            others = tuple(Facts(o.own_text) for o in self.items if o.is_leaf and o is not item)
+            others = tuple(
+                self.facts(o.own_text) for o in self.items if o.is_leaf and o is not item
+            )
         return Subject(
             kind=item.head,
-            source=Facts(text),
-            context=Facts(context),
+            source=self.facts(text),
+            context=self.facts(context),
             speaker=item.speaker,
             outcome=item.outcome,
             partly_failed=item.partly_failed

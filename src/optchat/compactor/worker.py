@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from optchat.compactor import results
-from optchat.compactor.batching import Oversized, Planned, Planner, Ready
+from optchat.compactor.batching import Oversized, Planned, Planner, Ready, has_failed
 from optchat.compactor.chunks import ChunkTree
 from optchat.compactor.conversation import LEASE_MARGIN_MS, Conversation
 from optchat.compactor.desk import BACKOFF_MS, Desk
@@ -169,7 +169,7 @@ class Worker:
             case Planned():
                 jobs = [i.job for i in planned.batch.items]
                 stop = self._turn_stop(tx, jobs, planned.turn_id, now_ms)
-                return stop or self._open(tx, model, planned, now_ms)
+                return stop or self._open(tx, model, planned)
 
     def _turn_stop(
         self, tx: Tx, jobs: list[Job], turn_id: TurnId | None, now_ms: int
@@ -204,11 +204,12 @@ class Worker:
         else:
             results.commit_merge(tx, self.deps, ready.job, made)
 
-    def _open(self, tx: Tx, model: ChatModel, planned: Planned, now_ms: int) -> _Opened:
+    def _open(self, tx: Tx, model: ChatModel, planned: Planned) -> _Opened:
         items = planned.batch.items
         job = items[0].job
         earlier = told = ""
-        if isinstance(planned.tree, SessionTree):
+        # What failed is tried without its context, which may be what a filter stumbles over.
+        if isinstance(planned.tree, SessionTree) and not has_failed(job):
             earlier = self.desk.earlier.before(tx, planned.tree, planned.context_end)
             if planned.turn_id is not None:
                 told = foreign(tx, planned.turn_id, planned.end_exclusive)

@@ -209,7 +209,9 @@ class Compaction:
             nodes = sum(len(s.nodes) for s in stale)
             queued = 0
             if request.confirmed:
-                queued = sum(rebuild.enqueue(tx, self.deps, s, scope.scope_id) for s in stale)
+                queued = sum(
+                    rebuild.enqueue(tx, self.deps, s, scope.scope_id, stale) for s in stale
+                )
             sources = sum(_source_bytes(tx, s) for s in stale)
             calls = -(-nodes // max(1, self.deps.config.compactor.batch_lines // 2))
             prefix = len(prompts().system) + self.deps.config.compactor.context_bytes // 2

@@ -87,13 +87,15 @@ def _serve(paths: Paths, settings: config.Config, store: Store, epoch: int) -> N
     service.on_activity = workers.active
     service.compaction = Compaction(store, deps, workers.model, workers.desk)
     listener = bind(paths.socket)
+    ours = identity_of(paths.socket)
     try:
         idle_exit_seconds = settings.coordinator.idle_exit_seconds
-        asyncio.run(_answer(service, listener, stopping, workers, idle_exit_seconds))
+        asyncio.run(_answer(paths, service, listener, stopping, workers, idle_exit_seconds))
     finally:
         listener.close()
         with contextlib.suppress(OSError):
-            paths.socket.unlink()
+            if identity_of(paths.socket) == ours:
+                paths.socket.unlink()
         workers.close()
 
 
@@ -156,7 +158,17 @@ class _Activity:
             self.running -= 1
 
 
+def identity_of(path: Path) -> tuple[int, int] | None:
+    """What lies at ``path``, told apart from whatever may lie there later; None for nothing."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 async def _answer(
+    paths: Paths,
     service: Service,
     listener: socket.socket,
     stopping: threading.Event,
@@ -180,8 +192,13 @@ async def _answer(
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     idle_since = loop.time()
     seen = -1
+    ours = identity_of(paths.socket)
     while not stopping.is_set() and not serving.done():
         await asyncio.sleep(IDLE_POLL_S)
+        if identity_of(paths.socket) != ours:
+            # Without its socket it serves nobody, and its lock would keep others from serving.
+            log.warning("the socket was taken away")
+            break
         if activity.requests != seen or activity.running or workers.busy:
             seen, idle_since = activity.requests, loop.time()
         elif idle_exit_seconds and loop.time() - idle_since > idle_exit_seconds:

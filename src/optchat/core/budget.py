@@ -99,27 +99,43 @@ RESERVE_FRACTION = 0.05
 OUTPUT_TOKENS_MAX = 32_000
 """The host asks for at most this much output, whatever the model allows."""
 
+ANSWER_TOKENS_MAX = 8_192
+"""How long an answer may be without making the host compact its own transcript."""
+
 
 def usable_tokens(window: Window) -> int:
     """W − O − R: what instructions, tools, the live turn and memory may fill together.
 
-    An input limit of its own binds as well, less what the host reserves before it compacts.
+    An input limit of its own binds as well, less what the host reserves before it compacts. The
+    host compacts once request and answer reach W − O, and it would compact everything that memory
+    has left out, so that room for an answer is kept below that mark too.
     """
     output = min(window.output_tokens, OUTPUT_TOKENS_MAX)
     usable = window.context_tokens - output
     if window.input_tokens is not None:
         usable = min(usable, window.input_tokens - min(20_000, output))
-    return max(0, int(usable * (1 - RESERVE_FRACTION)))
+    answer = min(output, ANSWER_TOKENS_MAX, max(0, usable) // 8)
+    return max(0, min(int(usable * (1 - RESERVE_FRACTION)), usable - answer))
 
 
-def divide(available: int, *, shared_need: int, own_need: int, shared_part: float) -> Budget:
+def divide(
+    available: int,
+    *,
+    shared_need: int,
+    own_need: int,
+    shared_part: float,
+    shared_least: int = 0,
+    own_least: int = 0,
+) -> Budget:
     """Share ``available`` tokens; what one side does not need moves to the other (§7).
 
-    Each need is what that side would take if it could have everything.
+    Each need is what that side would take if it could have everything, and each ``least`` what its
+    coarsest cover takes: the initial parts give way to it as long as there is room for both.
     """
     shared_initial = int(available * shared_part)
     own_initial = available - shared_initial
     shared = min(shared_need, max(shared_initial, available - min(own_need, own_initial)))
+    shared = min(max(shared, shared_least), max(shared_initial, available - own_least))
     own = min(own_need, available - shared)
     return Budget(available=available, shared=shared, own=own)
 

@@ -96,6 +96,11 @@ def project(view: View, parent_of: ParentOf, *, budget_tokens: int) -> tuple[Ent
     return tuple(entries) if size <= budget_tokens else None
 
 
+def coarsest_tokens(view: View, parent_of: ParentOf) -> int:
+    """The least budget for which ``project`` finds a cover now."""
+    return _merge(list(view.entries), parent_of, 0, lambda e: e.line_tokens)[1]
+
+
 def clip(view: View, boundary: int, node_at: ParentOf) -> tuple[Entry, ...] | None:
     """The frontier of ``[0, boundary)``: entries that cross the boundary give way to finer nodes.
 

@@ -16,8 +16,10 @@ from optchat.errors import BadInput, SnapshotExpired
 from optchat.wire import ToolResponse
 
 _OUR_TAGS = re.compile(
-    r"<(?=/?(?:optchat_|shared_memory|own_history|now\b|notice\b))", re.IGNORECASE
+    r"[<＜﹤‹〈⟨❮˂ᐸ⧼](?=\W{0,16}(?:optchat_|shared_memory|own_history|now\b|notice\b))",
+    re.IGNORECASE,
 )
+_BREAKS = re.compile(r"\r\n|[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 
 
 class Cursor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -95,9 +97,10 @@ class Answer:
         )
 
 
-def quoted(text: str) -> list[str]:
-    """An original as lines that none of its own can leave.
+def quoted(text: str) -> str:
+    """An original as lines that none of its own can leave, whatever breaks them.
 
-    Exact but for the one character that could open or close a block of ours.
+    Exact but for the marks and the one character that could open or close a block of ours.
     """
-    return [f"> {line}" for line in _OUR_TAGS.sub("&lt;", text).split("\n")]
+    bare = _OUR_TAGS.sub(lambda found: f"&#x{ord(found.group()):X};", text)
+    return "> " + _BREAKS.sub(lambda found: found.group() + "> ", bare)

@@ -57,8 +57,12 @@ def error_info(error: OptChatError) -> ErrorInfo:
     )
 
 
-def find(tx: Tx, request: AssembleRequest) -> tuple[Session, Turn] | AssembleResponse:
-    """The session and its open turn, or the answer that leaves the request alone."""
+def find(tx: Tx, deps: Deps, request: AssembleRequest) -> tuple[Session, Turn] | AssembleResponse:
+    """The session and its open turn, or the answer that leaves the request alone.
+
+    Where the host goes on by itself, after it has compacted at the end of a turn, that is a new
+    turn: it opens with the host's own message, which gives no record.
+    """
     session = tx.sessions.session_of_host(request.session.host, request.session.id)
     if session is None:
         return native("this conversation is not known to optchat yet; it was sent as it is.")
@@ -68,6 +72,15 @@ def find(tx: Tx, request: AssembleRequest) -> tuple[Session, Turn] | AssembleRes
             f"To enable it again: optchat resync s{session.number}"
         )
     turn = open_turn(tx, session)
+    if turn is None and request.shape and request.shape[-1].role == "other":
+        turn = Turn(
+            turn_id=TurnId(deps.ids.new_id()),
+            session_id=session.session_id,
+            generation=session.generation,
+            key=request.shape[-1].id,
+            start_seq=own_lineage(tx, session).length,
+            opened_ms=deps.clock.now_ms(),
+        )
     if turn is None:
         return native("this request belongs to no turn that optchat has seen; sent as it is.")
     return session, turn
@@ -77,7 +90,7 @@ def continuation(
     tx: Tx, deps: Deps, request: AssembleRequest, factor: float
 ) -> AssembleResponse | None:
     """The answer for a turn that is pinned and still fits; None when it must be decided anew."""
-    found = find(tx, request)
+    found = find(tx, deps, request)
     if isinstance(found, AssembleResponse):
         return found
     session, turn = found
@@ -100,7 +113,7 @@ def admit(tx: Tx, deps: Deps, request: AssembleRequest, factor: float) -> Assemb
         NotReady: nothing that covers everything fits; the caller may wait and try again.
         TurnTooLarge: the live turn alone does not fit.
     """
-    found = find(tx, request)
+    found = find(tx, deps, request)
     if isinstance(found, AssembleResponse):
         return found
     session, turn = found
@@ -234,7 +247,7 @@ def _tail(tx: Tx, session: Session, turn: Turn, request: AssembleRequest, factor
     seen: dict[TurnId, set[str]] = {}
     live = 0
     for message in request.shape:
-        owner = turn_of.get(message.id, turn.turn_id)
+        owner = turn_of.get(message.id) or turn.turn_id
         if owner == turn.turn_id:
             live += message_tokens(message, factor)
             continue

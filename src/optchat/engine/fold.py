@@ -17,7 +17,7 @@ from optchat.core.budget import divide, text_tokens
 from optchat.core.records import Fold, Lineage, Pin, Session, Turn
 from optchat.core.scopes import Scope
 from optchat.core.tree import ScopeTree, SessionTree
-from optchat.core.views import Entry, View, advance, clip, project
+from optchat.core.views import Entry, View, advance, clip, coarsest_tokens, project
 from optchat.engine.deps import Deps
 from optchat.engine.news import news_lines
 from optchat.engine.nodes import Forest
@@ -222,7 +222,8 @@ class Folder:
         shared_view = self._shared_view()
         shared_forest, own_forest = self._shared_forest(), self._own_forest()
         frame = text_tokens(context.base_shared((), publication_end=0)) + 256
-        shared_need = int(self._scaled(shared_view.rendered_tokens))
+        shared_need = self._scaled(shared_view.rendered_tokens)
+        shared_least = self._scaled(coarsest_tokens(shared_view, shared_forest.entry))
         part = self.deps.config.memory.shared_part
         memory_room = max(0, available - self._scaled(frame))
         target = int(memory_room * TAIL_PART)
@@ -236,10 +237,15 @@ class Folder:
             views_room = memory_room - (max(native, target) if grows else native)
             if views_room < 0:
                 continue
-            budget = divide(
-                views_room, shared_need=shared_need, own_need=own_need, shared_part=part
-            )
             own_view = View(entries=clipped)
+            budget = divide(
+                views_room,
+                shared_need=shared_need,
+                own_need=own_need,
+                shared_part=part,
+                shared_least=shared_least,
+                own_least=self._scaled(coarsest_tokens(own_view, own_forest.entry)),
+            )
             own = project(own_view, own_forest.entry, budget_tokens=self._unscaled(budget.own))
             if own is None:
                 continue

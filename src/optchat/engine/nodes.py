@@ -323,10 +323,9 @@ def enqueue_node(
 def hurry_when_many(tx: Tx, deps: Deps, queue: str) -> None:
     """End the wait of a queue that has enough for a call."""
     compactor = deps.config.compactor
-    if compactor.hold_ms and len(tx.jobs.open_in(queue, compactor.batch_lines)) >= (
-        compactor.batch_lines
-    ):
-        tx.jobs.hurry(queue, deps.clock.now_ms(), first=False)
+    now_ms, enough = deps.clock.now_ms(), compactor.batch_lines
+    if compactor.hold_ms and len(tx.jobs.open_in(queue, now_ms, enough)) >= enough:
+        tx.jobs.hurry(queue, now_ms, first=False)
 
 
 def hurry_session(tx: Tx, deps: Deps, session_id: SessionId, closed_ms: int) -> None:

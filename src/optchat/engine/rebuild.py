@@ -44,10 +44,17 @@ def stale_of(
     return found
 
 
-def enqueue(tx: Tx, deps: Deps, stale: Stale, scope_id: ScopeId) -> int:
-    """Schedule new revisions, each after those that it is over; how many are new."""
+def enqueue(
+    tx: Tx, deps: Deps, stale: Stale, scope_id: ScopeId, others: Sequence[Stale] = ()
+) -> int:
+    """Schedule new revisions, each after those that it is over; how many are new.
+
+    ``others`` are the other trees that are rebuilt at the same time: a publication's line waits for
+    the nodes of its cover among them.
+    """
     tree = stale.tree
     spans = {n.span for n in stale.nodes}
+    elsewhere = {(str(o.tree), n.span) for o in others for n in o.nodes}
     count = 0
     for node in stale.nodes:
         kind, target, session_id = JobKind.NODE, node_target(tree, node.span), None
@@ -61,6 +68,9 @@ def enqueue(tx: Tx, deps: Deps, stale: Stale, scope_id: ScopeId) -> int:
             if publication is None or publication.died is not None:
                 continue
             kind, target, session_id = JobKind.TURN, publication.turn_id, publication.session_id
+            waits = [
+                (p.tree, p.span) for p in publication.cover if (str(p.tree), p.span) in elsewhere
+            ]
         job = _job(deps, kind, target, session_id, scope_id, node.revision + 1)
         count += tx.jobs.redo(job, waits)
     return count

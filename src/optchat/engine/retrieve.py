@@ -100,12 +100,13 @@ def _publication(reader: Reader, ref: PublicationRef) -> Answer:
     if leaf is None or session is None:
         raise IntegrityError(f"the leaf or the session of {ref} is missing.")
     answer = _answer(reader, f"{ref}")
+    last = publication.end_seq_exclusive - 1
     answer.lines += [
         forest.line(leaf).rstrip("\n"),
         f"turn of s{session.number} ({escape(publication.title)}), {publication.outcome.value}",
         f"opened {iso(publication.opened_ms)}, ended {iso(publication.completed_ms)}",
         f"published {iso(publication.published_ms)}",
-        f"source: {publication.end_seq_exclusive - publication.start_seq} records, covered by:",
+        f"source: records {publication.start_seq}..{last}, covered by:",
     ]
     tree_number = session.number
     cover: list[dict[str, Any]] = []
@@ -159,7 +160,7 @@ def _record(reader: Reader, ref: SessionRef, cursor: str | None, max_tokens: int
             f"the host had cut this before it was kept ({escape(record.truncated)})"
         )
     answer.lines.append(f"original, bytes {start}..{end} of {total}, sha256 {record.payload}:")
-    answer.lines += quoted(text)
+    answer.lines.append(quoted(text))
     answer.refs = [name]
     answer.data = {
         "ref": name,

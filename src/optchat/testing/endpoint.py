@@ -22,8 +22,11 @@ from optchat.refs import ScopeId
 
 Json = dict[str, Any]
 
-_BLOCK = re.compile(r"^\[(?P<code>[a-z]{4}) (?P<head>[^\]\n]*)\]\n(?P<body>.*?)\n\[/(?P=code)\]", re.M | re.S)
-_WRITE = re.compile(r"^Write(?: again, only)?: ([a-z ]+)$", re.M)
+_BLOCK = re.compile(
+    r"^\[(?P<code>[a-z]{4}) (?P<head>[^\]\n]*)\]\n(?P<body>.*?)\n\[/(?P=code)\]",
+    re.MULTILINE | re.DOTALL,
+)
+_WRITE = re.compile(r"^Write(?: again, only)?: ([a-z ]+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +74,13 @@ def obedient(asked: Asked) -> str:
     """An admissible line for each code: pieces of the source, no claim that it does not make."""
     made: dict[str, str] = {}
     for code, block in asked.blocks.items():
-        made[code] = line_for(block, made)
+        made[code] = line_for(block, made, asked.blocks)
     return "\n".join(f"{code}: {made[code]}" for code in asked.codes)
 
 
-def line_for(block: Block, made: dict[str, str] | None = None) -> str:
+def line_for(
+    block: Block, made: dict[str, str] | None = None, blocks: dict[str, Block] | None = None
+) -> str:
     """The obedient line of one source; lines of its members are in ``made``."""
     members = [_member(part, made or {}) for part in block.body.split("\n")]
     kind = block.head.split(" ")[0]
@@ -83,13 +88,19 @@ def line_for(block: Block, made: dict[str, str] | None = None) -> str:
         told = [m for m in members if m]
         limit = 280
         if kind == "range":
-            shared = 40 if re.search(r"^- s\d+ \w+ \d{4}-|^- .*\.\.\d{4}-", block.body, re.M) else 0
+            shared = (
+                40
+                if re.search(r"^- s\d+ \w+ \d{4}-|^- .*\.\.\d{4}-", block.body, re.MULTILINE)
+                else 0
+            )
             limit = min(limit, sum(len(m.encode()) for m in told) - 8 - shared)
         each = max(6, limit // max(1, len(told)) - 3)
         text = "; ".join(_plain(m, each) for m in told[:8])
-        kept = [n for n in names(block.body[:4_000]) if not n[0].isdigit() and len(n) < 60][:2]
-        if kind == "turn" and not any(n in text for n in kept):
-            text += "".join(f" ({n})" for n in kept if "`" not in n)
+        if kind == "turn":
+            over = [b.body for b in (blocks or {}).values()]
+            found = [n for b in (block.body, *over) for n in names(b[:4_000])]
+            kept = [n for n in found if not n[0].isdigit() and len(n) < 60 and "`" not in n][:2]
+            text = shorten(text, 200) + "".join(f" ({n})" for n in kept if n not in text)
     else:
         found = [n for n in names(block.body[:4_000]) if not n[0].isdigit() and len(n) < 60][:3]
         lead = {"user": "User: ", "assistant": "Agent: "}.get(kind, "")
@@ -135,11 +146,11 @@ class ScriptedModel:
     name: str = "scripted"
     timeout_ms: int = 60_000
     reports_usage: bool = True
-    available: frozenset[ScopeId] | None | Absent = None
+    available: frozenset[ScopeId] | Absent | None = None
     calls: list[Call] = field(default_factory=list[Call])
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def scopes(self) -> frozenset[ScopeId] | None | Absent:
+    def scopes(self) -> frozenset[ScopeId] | Absent | None:
         return self.available
 
     def call(self, call: Call) -> Reply:

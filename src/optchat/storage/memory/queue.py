@@ -90,7 +90,7 @@ class MemoryJobs:
 
     def lease(self, job_id: str, worker: str, now_ms: int, lease_ms: int) -> Job | None:
         job = self._tables.jobs.get(job_id)
-        if job is None or job.state not in (JobState.READY, JobState.WAITING):
+        if job is None or not _is_open(job, now_ms):
             return None
         return self._leased(job, worker, now_ms + lease_ms)
 
@@ -106,12 +106,8 @@ class MemoryJobs:
             )
         )
 
-    def open_in(self, queue: str, limit: int) -> tuple[Job, ...]:
-        found = [
-            j
-            for j in self._tables.jobs.values()
-            if j.queue == queue and j.state in (JobState.READY, JobState.WAITING)
-        ]
+    def open_in(self, queue: str, now_ms: int, limit: int) -> tuple[Job, ...]:
+        found = [j for j in self._tables.jobs.values() if j.queue == queue and _is_open(j, now_ms)]
         return tuple(sorted(found, key=self._order)[:limit])
 
     def waits(self, job_id: str) -> tuple[tuple[str, Span], ...]:
@@ -249,6 +245,11 @@ class MemoryJobs:
     def _put(self, job: Job) -> Job:
         self._changes.put(self._tables.jobs, job.job_id, job)
         return job
+
+
+def _is_open(job: Job, now_ms: int) -> bool:
+    ran_out = job.state is JobState.LEASED and job.lease_until_ms <= now_ms
+    return ran_out or job.state in (JobState.READY, JobState.WAITING)
 
 
 class MemoryMeta:

@@ -130,25 +130,27 @@ class SqliteJobs:
             "update job_queue set served = (select max(served) + 1 from job_queue) where queue = ?",
             (row[1],),
         )
-        return self._leased("ordinal = ?", row[0], worker, now_ms + lease_ms)
+        return self._leased("ordinal = ?", row[0], worker, now_ms + lease_ms, now_ms)
 
     def lease(self, job_id: str, worker: str, now_ms: int, lease_ms: int) -> Job | None:
-        open_job = "job_id = ? and state in ('ready', 'waiting')"
-        return self._leased(open_job, job_id, worker, now_ms + lease_ms)
+        return self._leased("job_id = ?", job_id, worker, now_ms + lease_ms, now_ms)
 
-    def _leased(self, condition: str, key: str | int, worker: str, until_ms: int) -> Job | None:
+    def _leased(
+        self, condition: str, key: str | int, worker: str, until_ms: int, now_ms: int
+    ) -> Job | None:
         rows = self._sql.all(
             "update job set state = 'leased', token = token + 1, attempts = attempts + 1, "
-            f"lease_until_ms = ?, worker = ? where {condition} returning {_JOB}",
-            (until_ms, worker, key),
+            f"lease_until_ms = ?, worker = ? where {condition} and (state in ('ready', 'waiting') "
+            f"or state = 'leased' and lease_until_ms <= ?) returning {_JOB}",
+            (until_ms, worker, key, now_ms),
         )
         return _job(rows[0]) if rows else None
 
-    def open_in(self, queue: str, limit: int) -> tuple[Job, ...]:
+    def open_in(self, queue: str, now_ms: int, limit: int) -> tuple[Job, ...]:
         rows = self._sql.all(
-            f"select {_JOB} from job where state in ('ready', 'waiting') and queue = ? "
-            "order by ordinal limit ?",
-            (queue, limit),
+            f"select {_JOB} from job where state in ('ready', 'waiting', 'leased') and queue = ?1 "
+            "and (state <> 'leased' or lease_until_ms <= ?2) order by ordinal limit ?3",
+            (queue, now_ms, limit),
         )
         return tuple(map(_job, rows))
 

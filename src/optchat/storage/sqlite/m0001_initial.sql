@@ -125,6 +125,9 @@ create virtual table record_fts using fts5 (
 );
 -- Removed words leave the index's pages at once, not with some later merge.
 insert into record_fts (record_fts, rank) values ('secure-delete', 1);
+-- The same index read by term: where a word stands, and which words there are. Nothing is stored.
+create virtual table record_place using fts5vocab (record_fts, instance);
+create virtual table record_term using fts5vocab (record_fts, row);
 
 create table message (
   session_id text not null,
@@ -298,7 +301,7 @@ create index job_claimable on job (queue, kind desc, ordinal, state, not_before_
 create index job_due on job (iif(state = 'ready', not_before_ms, lease_until_ms))
   where state in ('ready', 'leased');
 -- What may go along with a job that was claimed.
-create index job_open on job (queue, ordinal) where state in ('ready', 'waiting');
+create index job_open on job (queue, ordinal) where state in ('ready', 'waiting', 'leased');
 -- Counts by state, of a session and of all.
 create index job_by_session on job (session_id, state);
 -- Lists by state, without those that are done.
