@@ -179,7 +179,7 @@ class Run:
 
 
 def _shares(calls: list[Any]) -> tuple[int, int, int]:
-    """Source bytes, bytes beside them, and of these the ones that repeat an earlier call's prefix."""
+    """Source bytes, bytes beside them, and how many of these repeat an earlier call's prefix."""
     source = beside = repeated = 0
     before: list[str] = []
     for call in calls:
@@ -269,7 +269,7 @@ def _lag(sessions: list[dict[str, Any]], workers: int) -> dict[str, float]:
 
 def run() -> dict[str, Any]:
     """The table: figures of the product, baseline of what it is compared with."""
-    service_module.observed_commit = lambda directory: None  # the folders are names only
+    service_module.observed_commit = lambda _: None  # the folders are names only
     sessions = transcripts()
     found: dict[str, dict[str, Any]] = {}
     variants: dict[str, tuple[Any, dict[str, Any]]] = {

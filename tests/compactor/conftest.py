@@ -128,8 +128,8 @@ class Bench:
                     trees.append(SessionTree(held.session_id, held.generation))
             found = []
             for tree in trees:
-                for level in range(12):
-                    for index in range(400):
+                for level in range(9):
+                    for index in range(400 >> level or 1):
                         node = tx.trees.node(tree, Span(index << level, 1 << level))
                         if node is not None:
                             found.append(node)

@@ -1,7 +1,8 @@
-"""The causal context and the bytes that repeat from call to call (§4, the sixth part of issue 4)."""
+"""The causal context, and the bytes that repeat from call to call (§4)."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 
@@ -40,7 +41,7 @@ def test_between_calls_of_a_session_the_context_only_grows(bench):
     turns(bench, 12)
     first = [c for c in bench.model.calls if len(c.messages) == 1]
     assert len(first) == 12
-    for before, after in zip(first, first[1:], strict=False):
+    for before, after in itertools.pairwise(first):
         stable = before.messages[0].text[: before.messages[0].stable]
         assert before.system == after.system
         assert after.messages[0].text.startswith(stable)
@@ -52,8 +53,8 @@ def test_a_full_context_is_frozen_anew_over_coarser_nodes(make_bench):
     turns(bench, 40)
     sizes = [c.messages[0].stable for c in bench.model.calls]
     assert max(sizes) <= 2_048 + 200
-    assert any(after < before for before, after in zip(sizes, sizes[1:], strict=False))
-    assert sum(after < before for before, after in zip(sizes, sizes[1:], strict=False)) <= 8
+    assert any(after < before for before, after in itertools.pairwise(sizes))
+    assert sum(after < before for before, after in itertools.pairwise(sizes)) <= 8
 
 
 def test_what_is_forgotten_is_in_no_later_call(bench):

@@ -88,6 +88,12 @@ def one_leaf(make_bench, model, **settings):
     return bench
 
 
+def first_then_good(fault):
+    """A script whose first answer is at fault."""
+    faults = [fault]
+    return lambda received: faults.pop()(received) if faults else obedient(received.asked)
+
+
 def is_good(bench, node) -> bool:
     return (
         node is not None
@@ -102,8 +108,7 @@ def is_good(bench, node) -> bool:
 
 @pytest.mark.parametrize("fault", LINE_FAULTS)
 def test_a_bad_line_is_asked_for_again_and_the_good_one_stands(make_bench, fault):
-    answers = iter((LINE_FAULTS[fault],))
-    with Endpoint(lambda r: next(answers, lambda r: obedient(r.asked))(r)) as endpoint:
+    with Endpoint(first_then_good(LINE_FAULTS[fault])) as endpoint:
         bench = one_leaf(make_bench, openai(endpoint))
         bench.drain()
         assert is_good(bench, bench.node(0))
@@ -129,8 +134,7 @@ def test_a_line_that_stays_bad_never_stands_and_the_job_is_set_aside(make_bench,
 
 @pytest.mark.parametrize("fault", REPLY_FAULTS)
 def test_an_answer_that_is_none_has_a_name_and_is_tried_within_bounds(make_bench, fault):
-    answers = iter((REPLY_FAULTS[fault],))
-    with Endpoint(lambda r: next(answers, lambda r: obedient(r.asked))(r)) as endpoint:
+    with Endpoint(first_then_good(REPLY_FAULTS[fault])) as endpoint:
         bench = one_leaf(make_bench, openai(endpoint))
         bench.finish()
         assert is_good(bench, bench.node(0))

@@ -170,4 +170,4 @@ def test_caps_are_on_by_default():
     on = Caps()
     assert 0 < on.day_calls <= 1_000
     assert 0 < on.day_tokens <= 2_000_000
-    assert on.turn_calls and on.turn_tokens and on.idle_hour_calls and on.idle_hour_tokens
+    assert all((on.turn_calls, on.turn_tokens, on.idle_hour_calls, on.idle_hour_tokens))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from optchat.compactor import admission, answers, facts
 from optchat.compactor.prompts import prompts
 
@@ -24,6 +26,7 @@ def test_the_ruler_is_as_long_as_the_bound():
 
 
 def test_every_finding_can_be_told():
-    source = "".join(open(m.__file__, encoding="utf-8").read() for m in (admission, answers, facts))
+    modules = (admission, answers, facts)
+    source = "".join(Path(m.__file__).read_text(encoding="utf-8") for m in modules)
     for name in prompts().findings:
         assert f'"{name}"' in source, name

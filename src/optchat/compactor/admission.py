@@ -70,11 +70,11 @@ class Subject:
 
 
 _DRAFTING_HEAD = re.compile(
-    r"(?:here(?:'s|’s| is| are)\b|sure\b|okay\b|ok[,.: ]|certainly|of course|let me\b|draft\b|revised\b"
-    r"|final (?:version|line|answer)|summary(?: line)?\s*[:\-—]|(?:one-line )?summary of\b|line\s*:"
-    r"|answer\s*:|output\s*:|rewritten\b|shortened\b|attempt \d|i(?:'ll|’ll| will| need to| should"
-    r"| have to| am going to| think| must| can)\b|we (?:need|have) to\b|as an ai\b|i(?:'m|’m| am) sorry"
-    r"|i apologi[sz]e|i can(?:'t|’t|not)\b)",
+    r"(?:here(?:'s|’s| is| are)\b|sure\b|okay\b|ok[,.: ]|certainly|of course|let me\b|draft\b"
+    r"|revised\b|final (?:version|line|answer)|summary(?: line)?\s*[:\-—]"
+    r"|(?:one-line )?summary of\b|line\s*:|answer\s*:|output\s*:|rewritten\b|shortened\b"
+    r"|attempt \d|i(?:'ll|’ll| will| need to| should| have to| am going to| think| must| can)\b"
+    r"|we (?:need|have) to\b|as an ai\b|i(?:'m|’m| am) sorry|i apologi[sz]e|i can(?:'t|’t|not)\b)",
     re.IGNORECASE,
 )
 _DRAFTING = re.compile(
@@ -87,8 +87,8 @@ _DRAFTING = re.compile(
 _REASONING = re.compile(
     r"</?(?:think|thinking|reasoning|scratchpad|analysis)\b|<\|[a-z_]+\|>|\[/?INST\]"
     r"|^(?:hmm+|wait\b|thinking:|reasoning:|analysis:|let'?s (?:see|think)|okay, so|alright"
-    r"|the (?:user|task|prompt|instruction)s? (?:wants?|asks?|says?|is|are|requires?) (?:me|us|to write|to"
-    r" produce)|we(?:'re| are) (?:asked|given)|my task|i'm asked)"
+    r"|the (?:user|task|prompt|instruction)s? (?:wants?|asks?|says?|is|are|requires?) (?:me|us"
+    r"|to write|to produce)|we(?:'re| are) (?:asked|given)|my task|i'm asked)"
     r"|\b(?:chain of thought|step by step, i|i'?ll now (?:write|produce|summari[sz]e))\b",
     re.IGNORECASE,
 )
@@ -101,12 +101,14 @@ _DIRECTIVE = re.compile(
     r"\b(?:ignore|disregard|forget|override|bypass)\b[^.;]{0,40}\b(?:instructions?|rules?|prompts?"
     r"|guidelines?|above|previous|prior|system|everything)\b"
     r"|\b(?:you are now|you will now|from now on,? you|new (?:system )?instructions?\s*:|system\s*:"
-    r"|developer mode|jailbreak|do not (?:tell|mention|reveal|inform)\b|pretend (?:to|that)|act as (?:a|an|if))",
+    r"|developer mode|jailbreak|do not (?:tell|mention|reveal|inform)\b|pretend (?:to|that)"
+    r"|act as (?:a|an|if))",
     re.IGNORECASE,
 )
 _SECOND_PERSON = re.compile(
-    r"(?:^|[.;!]\s*)(?:you (?:must|should|have to|need to)|please (?:do|run|execute|delete|send|open)"
-    r"|(?:run|execute|delete|send|open|visit|download)\b[^.;]{0,60}\b(?:now|immediately|at once)\b)",
+    r"(?:^|[.;!]\s*)(?:you (?:must|should|have to|need to)|please (?:do|run|execute|delete|send"
+    r"|open)|(?:run|execute|delete|send|open|visit|download)\b[^.;]{0,60}"
+    r"\b(?:now|immediately|at once)\b)",
     re.IGNORECASE,
 )
 _ORDERED = re.compile(
@@ -118,20 +120,23 @@ _ORDERED = re.compile(
 _QUOTED = re.compile(r"\"[^\"\n]*\"|“[^”\n]*”|«[^»\n]*»|`[^`\n]*`|(?<!\w)'[^'\n]{6,}'(?!\w)")
 _QUOTE = re.compile(r"\"([^\"\n]{12,})\"|“([^”\n]{12,})”")
 _BY_PERSON = re.compile(
-    r"\b(?:the )?user (?:asks?|asked|wants?|wanted|requests?|requested|needs?|decides?|decided|says?|said"
-    r"|confirms?|confirmed|approves?|approved|agrees?|agreed|instructs?|instructed|tells|told|proposes?"
-    r"|proposed|reports?|reported|insists?|insisted)\b",
+    r"\b(?:the )?user (?:asks?|asked|wants?|wanted|requests?|requested|needs?|decides?|decided"
+    r"|says?"
+    r"|said|confirms?|confirmed|approves?|approved|agrees?|agreed|instructs?|instructed|tells|told"
+    r"|proposes?|proposed|reports?|reported|insists?|insisted)\b",
     re.IGNORECASE,
 )
 _OF_PERSON = re.compile(
-    r"\b(?:user|you (?:ask|want|request|said|mention|told|prefer|need|chose|decid|confirm|approv)\w*|your"
-    r"|as requested|person)\b",
+    r"\b(?:user|you (?:ask|want|request|said|mention|told|prefer|need|chose|decid|confirm"
+    r"|approv)\w*"
+    r"|your|as requested|person)\b",
     re.IGNORECASE,
 )
 _BY_AGENT = re.compile(
-    r"\b(?:the )?(?:agent|assistant) (?:will|has|did|offers?|offered|proposes?|proposed|promises?|plans?"
-    r"|reports?|reported|suggests?|suggested|found|finds|fixed|added|implemented|ran|runs|created|wrote"
-    r"|decided|explains?|explained|says?|said)\b",
+    r"\b(?:the )?(?:agent|assistant) (?:will|has|did|offers?|offered|proposes?|proposed|promises?"
+    r"|plans?|reports?|reported|suggests?|suggested|found|finds|fixed|added|implemented|ran"
+    r"|runs|created"
+    r"|wrote|decided|explains?|explained|says?|said)\b",
     re.IGNORECASE,
 )
 _OF_AGENT = re.compile(

@@ -167,15 +167,15 @@ _POOLS: dict[str, str] = {
     r"|rewritten|switched|enabled|disabled|upgraded|rolled back|reverted",
     "done": r"done|completed|complete|finished|ready|accomplished",
     "fixed": r"fixed|resolved|solved|repaired|corrected|cured",
-    "working": r"works|working|pass|passes|passed|passing|succeeds|succeeded|successful|successfully"
-    r"|green|is stable|runs fine",
+    "working": r"works|working|pass|passes|passed|passing|succeeds|succeeded|successful"
+    r"|successfully|green|is stable|runs fine",
     "verified": r"verified|confirmed|validated|proven|proved|tested|benchmarked",
     "deployed": r"deployed|rolled out|live|in production",
     "released": r"released|shipped|published|pushed|uploaded",
     "merged": r"merged|landed",
     "committed": r"committed",
-    "decided": r"decided|decides|chose|chosen|chooses|agreed|agrees|approved|approves|accepted|accepts"
-    r"|settled on|selected|adopted|ruled out|decision",
+    "decided": r"decided|decides|chose|chosen|chooses|agreed|agrees|approved|approves|accepted"
+    r"|accepts|settled on|selected|adopted|ruled out|decision",
     "found": r"root cause(?: is| was)|the cause (?:is|was)|identified",
 }
 _GROUNDS: dict[str, tuple[str, ...]] = {
@@ -184,21 +184,20 @@ _GROUNDS: dict[str, tuple[str, ...]] = {
     "verified": ("verified", "working"),
     "found": ("found",),
 }
-_MEANT = r"|".join(
-    (
-        r"let'?s|go(?:ing)? with|we'?ll (?:use|keep|go|take)|we (?:use|keep|take|go)|prefer\w*|use \w+",
-        r"instead|must|don'?t|do not|keep|I want|I'd like|no[,:] |yes[,:.! ]|stick with",
-    )
-)
-_CLAIM = {name: re.compile(rf"\b(?:{words_})\b", re.IGNORECASE) for name, words_ in _POOLS.items()}
+_MEANT = r"let'?s (?:use|go|keep|take|do)|go(?:ing)? with|we'?ll (?:use|keep|go|take)|stick with"
+"""How a decision sounds that does not call itself one."""
+
+_CLAIM = {name: re.compile(rf"\b(?:{told})\b", re.IGNORECASE) for name, told in _POOLS.items()}
 _DECIDING = re.compile(rf"\b(?:{_MEANT})", re.IGNORECASE)
 
 _OPEN = (
     r"not|n't|n’t|never|no|none|nothing|without|cannot|can't|unable|fail(?:s|ed|ing)?|yet to|be"
-    r"|will|'ll|’ll|would|should|could|can|may|might|must|shall|if|once|when|until|till|unless|before"
+    r"|will|'ll|’ll|would|should|could|can|may|might|must|shall|if|once|when|until|till|unless"
+    r"|before"
     r"|whether|wants?|wanted|needs?|needed|asks?|asked|asking|requests?|requested|propos\w+"
-    r"|suggest\w*|recommend\w*|offer\w*|plan(?:s|ned|ning)?|intend\w*|going to|try|tries|trying|tried"
-    r"|attempt\w*|expect\w*|hop(?:e|es|ed|ing)|please|let's|almost|nearly|partly|partially|half|todo"
+    r"|suggest\w*|recommend\w*|offer\w*|plan(?:s|ned|ning)?|intend\w*|going to|try|tries|trying"
+    r"|tried|attempt\w*|expect\w*|hop(?:e|es|ed|ing)|please|let's|almost|nearly|partly|partially|half"
+    r"|todo"
     r"|remains?|pending|instead of|rather than|hardly|supposed|should have|assum\w+|far from|than"
     r"|claims? (?:to|that)|un|make sure|ensure|to get|to have|see"
     # Other languages carry English verbs along: "noch nicht deployed".
@@ -213,9 +212,10 @@ _LEFT = 60
 
 FAILURE = re.compile(
     r"\b(?:fail\w*|error\w*|interrupt\w*|abort\w*|stopp\w*|cancel\w*|incomplete|unfinished|broke\w*"
-    r"|timed out|time-?out|crash\w*|den(?:y|ied)|reject\w*|refus\w*|not|no|never|unable|cannot|can't"
-    r"|could(?:n't| not)|did(?:n't| not)|without|before any|exception|panic|killed|missing|blocked|still open"
-    r"|exit(?:ed)? (?:code|status|with)|unresolved|fehlgeschlagen|abgebrochen|échou\w*)\b",
+    r"|timed out|time-?out|crash\w*|den(?:y|ied)|reject\w*|refus\w*|not|no|never|unable|cannot"
+    r"|can't|could(?:n't| not)|did(?:n't| not)|without|before any|exception|panic|killed|missing"
+    r"|blocked|still open|exit(?:ed)? (?:code|status|with)|unresolved|fehlgeschlagen"
+    r"|abgebrochen|échou\w*)\b",
     re.IGNORECASE,
 )
 
@@ -278,7 +278,7 @@ class Facts:
 
 
 def _asserts(text: str, claim: re.Pattern[str]) -> bool:
-    """Whether ``text`` says it somewhere as a fact: no denial, wish, plan, condition or question."""
+    """Whether ``text`` says it as a fact: no denial, wish, plan, condition or question."""
     return any(_is_fact(text, match) for match in claim.finditer(text))
 
 

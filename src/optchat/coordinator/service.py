@@ -88,14 +88,6 @@ class _Search(msgspec.Struct, forbid_unknown_fields=True):
     before: str | None = None
     after: str | None = None
     cursor: str | None = None
-    since: str | None = None
-    until: str | None = None
-    directory: str | None = None
-    role: str | None = None
-    kind: str | None = None
-    tool: str | None = None
-    group: str = "record"
-    include_current: bool = False
 
 
 class _Date(msgspec.Struct, forbid_unknown_fields=True):
@@ -455,14 +447,6 @@ def call_tool(reader: Reader, tool: str, args: Any) -> Answer:
                     before=found.before,
                     after=found.after,
                     cursor=found.cursor,
-                    since=found.since,
-                    until=found.until,
-                    directory=found.directory,
-                    role=found.role,
-                    kind=found.kind,
-                    tool=found.tool,
-                    group=found.group,
-                    include_current=found.include_current,
                 )
             case "memory_date":
                 return retrieve.date(reader, ref=msgspec.convert(args, _Date).ref)

@@ -5,9 +5,9 @@ Ranks are made from the visible hits alone, so that nothing outside the snapshot
 
 from __future__ import annotations
 
+import math
 import re
-import time
-from collections.abc import Callable
+from collections import Counter
 from datetime import datetime
 
 from optchat.core.context import escape
@@ -15,12 +15,11 @@ from optchat.core.tree import SessionTree
 from optchat.engine.answers import Answer, Cursor, decode_cursor, encode_cursor
 from optchat.engine.nodes import digest, record_label
 from optchat.engine.retrieve import iso
-from optchat.engine.search_rank import Ranked, narrow, rank_records
 from optchat.engine.visible import Reader, not_found
 from optchat.errors import BadInput
 from optchat.limits import EXCERPT_CHARS, QUERY_BYTES_MAX, QUERY_TERMS_MAX, SEARCH_PAGE_HITS
 from optchat.refs import PublicationRef, SessionId, SessionRef, Span
-from optchat.storage.ports import NodeHit, SearchQuery
+from optchat.storage.ports import NodeHit, SearchHit, SearchQuery
 
 _TOKEN = re.compile(r'(-?)"([^"]*)"|(\S+)')
 
@@ -86,27 +85,6 @@ def parse_time(text: str, name: str) -> int:
         ) from None
 
 
-_AGE = re.compile(r"(\d{1,6})([mhdw])", re.ASCII)
-_UNIT_MS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-
-
-def parse_time_or_age(text: str, name: str, now_ms: int) -> int:
-    """A date, or an age before now such as ``7d``, in milliseconds."""
-    age = _AGE.fullmatch(text.strip())
-    return now_ms - int(age[1]) * _UNIT_MS[age[2]] if age else parse_time(text, name)
-
-
-def _bound(
-    given: tuple[tuple[str | None, str], ...],
-    narrower: Callable[[list[int]], int],
-    now_ms: int | None,
-) -> int | None:
-    """The narrower of several times."""
-    now = now_ms if now_ms is not None else int(time.time() * 1000)
-    times = [parse_time_or_age(text, name, now) for text, name in given if text]
-    return narrower(times) if times else None
-
-
 def search(
     reader: Reader,
     *,
@@ -115,57 +93,29 @@ def search(
     before: str | None = None,
     after: str | None = None,
     cursor: str | None = None,
-    since: str | None = None,
-    until: str | None = None,
-    directory: str | None = None,
-    role: str | None = None,
-    kind: str | None = None,
-    tool: str | None = None,
-    group: str = "record",
-    include_current: bool = False,
-    now_ms: int | None = None,
 ) -> Answer:
-    """Find records by the words in their originals, best first, a page at a time (§8).
-
-    ``since`` and ``until`` are dates or ages such as ``7d``. The asking session and its family are
-    left out unless the search is of one session, or ``include_current`` asks for them.
-    """
+    """Find records by the words in their originals, best first, a page at a time (§8)."""
     reader.check_epoch()
     session_id = _session_id(reader, session) if session else None
     parsed = parse_query(
         query,
         session_id=session_id,
-        since_ms=_bound(((after, "after"), (since, "since")), max, now_ms),
-        until_ms=_bound(((before, "before"), (until, "until")), min, now_ms),
+        since_ms=parse_time(after, "after") if after else None,
+        until_ms=parse_time(before, "before") if before else None,
     )
-    if group not in ("record", "session"):
-        raise BadInput("group is record or session; nothing was searched.")
-    narrowed = [since, until, directory, role, kind, tool, group]
-    question = digest(
-        query, session or "", before or "", after or "", str(include_current), *map(str, narrowed)
-    )[:16]
+    question = digest(query, session or "", before or "", after or "")[:16]
     start = 0
     if cursor:
         start = decode_cursor(cursor, kind="search", of=question, visibility=reader.visibility)
-    left_out = frozenset[SessionId]()
-    if session_id is None and not include_current:
-        left_out = family(reader)
-    found, searched = rank_records(reader, query, parsed, left_out=left_out)
-    found = narrow(reader, found, directory=directory, role=role, kind=kind, tool=tool)
-    if group == "session":
-        found = list({h.session.session_id: h for h in reversed(found)}.values())[::-1]
-        found.sort(key=lambda h: -round(h.score, 9))
+    searched = reader.tx.search.searchable(reader.visibility)
+    found = [*reader.tx.search.hits(reader.visibility, parsed)]
     originals = {(hit.tree, hit.seq) for hit in found}
-    summaries: list[NodeHit] = []
-    if group != "session" and (directory, role, kind, tool) == (None, None, None, None):
-        summaries = [
-            hit
-            for hit in reader.tx.search.node_hits(reader.visibility, parsed)
-            if (hit.node.span.count > 1 or (hit.node.tree, hit.node.span.start) not in originals)
-            and not _is_of(hit, left_out)
-        ]
-        summaries.sort(key=_summary_order)
-    hits: list[Ranked | NodeHit] = [*found, *summaries]
+    summaries = [
+        hit
+        for hit in reader.tx.search.node_hits(reader.visibility, parsed)
+        if hit.node.span.count > 1 or (hit.node.tree, hit.node.span.start) not in originals
+    ]
+    hits = _ranked([*found, *summaries], searched)
     answer = Answer(f"search: {query[:60]}", reader.visibility, [], [], {})
     answer.lines.append(f"{len(found)} of {searched} records match, and {len(summaries)} summaries")
     answer.data = {
@@ -209,42 +159,32 @@ def _session_id(reader: Reader, name: str) -> SessionId:
     return found.session_id
 
 
-def family(reader: Reader) -> frozenset[SessionId]:
-    """The asking session, its parent and its subagents: a question does not find itself."""
-    asking = reader.visibility.session_id
-    own = reader.tx.sessions.session(asking) if asking is not None else None
-    if own is None:
-        return frozenset()
-    root = own.parent_host_session or own.host_session
-    return frozenset(
-        s.session_id
-        for s in reader.tx.sessions.sessions(reader.visibility.scope_id)
-        if s.session_id == own.session_id
-        or (s.host == own.host and root in (s.host_session, s.parent_host_session))
-    )
+def _ranked(hits: list[SearchHit | NodeHit], searched: int) -> list[SearchHit | NodeHit]:
+    """Most and rarest matches first; originals before summaries, shorter before longer texts."""
+    frequency = Counter(term for hit in hits for term in hit.matched)
+    weight = {t: math.log(1 + searched / n) for t, n in frequency.items()}
+
+    def order(hit: SearchHit | NodeHit) -> tuple[float, int, int, str, int]:
+        score = sum(weight[t] for t in sorted(hit.matched))
+        match hit:
+            case SearchHit():
+                return (-score, 0, len(hit.text), str(hit.tree), -hit.seq)
+            case NodeHit(node=node):
+                return (-score, 1, node.span.count, str(node.tree), -node.span.start)
+
+    return sorted(hits, key=order)
 
 
-def _is_of(hit: NodeHit, sessions: frozenset[SessionId]) -> bool:
-    return isinstance(hit.node.tree, SessionTree) and hit.node.tree.session_id in sessions
-
-
-def _summary_order(hit: NodeHit) -> tuple[int, int, str, int]:
-    """More matches first, then the shorter span."""
-    return (-len(hit.matched), hit.node.span.count, str(hit.node.tree), -hit.node.span.start)
-
-
-def _add_hit(reader: Reader, answer: Answer, hit: Ranked | NodeHit) -> None:
+def _add_hit(reader: Reader, answer: Answer, hit: SearchHit | NodeHit) -> None:
     if isinstance(hit, NodeHit):
         _add_summary(reader, answer, hit)
         return
-    if hit.seq < 0:
-        _add_title(reader, answer, hit)
-        return
     record = reader.tx.records.record(hit.tree, hit.seq)
-    if record is None:
+    session = reader.tx.sessions.session(hit.tree.session_id)
+    if record is None or session is None:
         return
-    ref = str(SessionRef(hit.session.number, hit.tree.generation, Span(hit.seq, 1)))
-    excerpt = excerpt_of(reader.tx.search.text(hit.tree, hit.seq), list(hit.matched))
+    ref = str(SessionRef(session.number, hit.tree.generation, Span(hit.seq, 1)))
+    excerpt = excerpt_of(hit.text, sorted(hit.matched))
     when = iso(record.host_time_ms)
     answer.refs.append(ref)
     answer.lines.append(f"{ref} {escape(record_label(record))} {when} | {escape(excerpt)}")
@@ -255,32 +195,7 @@ def _add_hit(reader: Reader, answer: Answer, hit: Ranked | NodeHit) -> None:
             "tool": record.tool,
             "time": when,
             "excerpt": excerpt,
-            "matched": list(hit.matched),
-            "evidence": hit.evidence,
-            "session": f"s{hit.session.number}",
-            "title": hit.session.title,
-        }
-    )
-
-
-def _add_title(reader: Reader, answer: Answer, hit: Ranked) -> None:
-    of = reader.tx.publications.of_session(reader.visibility, hit.session.session_id, None, 1)
-    if not of:
-        return
-    ref = str(PublicationRef(Span(of[0].seq, 1)))
-    answer.refs.append(ref)
-    answer.lines.append(f"{ref} title of s{hit.session.number} | {escape(hit.session.title)}")
-    answer.data["hits"].append(
-        {
-            "ref": ref,
-            "kind": "title",
-            "tool": None,
-            "time": iso(of[0].completed_ms),
-            "excerpt": hit.session.title,
-            "matched": list(hit.matched),
-            "evidence": "title",
-            "session": f"s{hit.session.number}",
-            "title": hit.session.title,
+            "matched": sorted(hit.matched),
         }
     )
 

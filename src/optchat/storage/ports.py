@@ -12,13 +12,13 @@ they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, Protocol, TypeVar
 
 from optchat.core.publications import Publication
-from optchat.core.records import Fold, Generation, HostMessage, Record, RecordKind, Session, Turn
+from optchat.core.records import Fold, Generation, HostMessage, Record, Session, Turn
 from optchat.core.scopes import Project, Scope
 from optchat.core.snapshots import Visibility
 from optchat.core.tree import Node, SessionTree, Tree
@@ -185,25 +185,6 @@ class SearchHit:
     seq: int
     text: str
     matched: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Occurrence:
-    """One visible record that holds some of the words or phrases, without its text.
-
-    ``size`` is the searched text's in UTF-8 bytes. ``places`` are the positions of each word, in
-    order; a phrase has a single place, -1.
-    """
-
-    tree: SessionTree
-    seq: int
-    turn_id: TurnId
-    kind: RecordKind
-    tool: str | None
-    status: str | None
-    host_time_ms: int
-    size: int
-    places: Mapping[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -516,8 +497,8 @@ class Jobs(Protocol):
     def lease(self, job_id: str, worker: str, now_ms: int, lease_ms: int) -> Job | None:
         """Lease a certain job to go with one that was claimed.
 
-        READY (due or not), WAITING, or LEASED with the lease run out; None in another state. What it
-        waits for is to be made by its holder.
+        READY (due or not), WAITING, or LEASED with the lease run out; None in another state. What
+        it waits for is to be made by its holder.
         """
         ...
 
@@ -668,40 +649,6 @@ class Search(Protocol):
         """
         ...
 
-    def occurrences(
-        self,
-        visibility: Visibility,
-        query: SearchQuery,
-        words: Sequence[str],
-        phrases: Sequence[str],
-    ) -> list[Occurrence]:
-        """Visible records that hold one of these and none of the query's excluded words.
-
-        ``words`` are as the index has them (``storage.words``), ``phrases`` any text. The query's
-        session, times and excluded words bind; its terms and phrases do not. In no order.
-        """
-        ...
-
-    def vocabulary(self, start: str, end: str, limit: int) -> list[str]:
-        """The indexed words from ``start`` up to ``end``, in order.
-
-        Of all scopes: only to find out what to ask ``occurrences`` for, never to be shown or
-        counted.
-        """
-        ...
-
-    def known(self, words: Sequence[str]) -> frozenset[str]:
-        """Which of these are indexed words; like ``vocabulary``."""
-        ...
-
-    def containing(self, fragment: str, start: str, end: str, limit: int) -> list[str]:
-        """The indexed words in that range with ``fragment`` inside; like ``vocabulary``."""
-        ...
-
-    def text(self, tree: SessionTree, seq: int) -> str:
-        """The searched text of a record that an answer is shown of; "" if there is none."""
-        ...
-
     def searchable(self, visibility: Visibility) -> int:
         """How many records a search under this visibility looks at."""
         ...
@@ -787,7 +734,6 @@ __all__ = [
     "Meta",
     "ModelCall",
     "NodeHit",
-    "Occurrence",
     "Publications",
     "Records",
     "Search",

@@ -12,9 +12,8 @@ from optchat.core.tree import Node, NodeKind, ScopeTree, SessionTree
 from optchat.errors import Conflict
 from optchat.refs import Csn, FoldId, ScopeId, SessionId, TurnId
 from optchat.storage.memory.state import Changes, Tables, grouped
-from optchat.storage.ports import NodeHit, Occurrence, SearchHit, SearchQuery, SharedBase
-from optchat.storage.words import holds, searchable
-from optchat.storage.words import words as _split
+from optchat.storage.ports import NodeHit, SearchHit, SearchQuery, SharedBase
+from optchat.storage.words import holds, searchable, words
 
 
 def _seen(tables: Tables, visibility: Visibility) -> list[Publication]:
@@ -144,8 +143,8 @@ class MemorySearch:
         self._tables = changes.tables
 
     def hits(self, visibility: Visibility, query: SearchQuery) -> Iterator[SearchHit]:
-        asked = {term: _split(searchable(term)) for term in (*query.terms, *query.phrases)}
-        excluded = [_split(searchable(word)) for word in query.excluded]
+        asked = {term: words(searchable(term)) for term in (*query.terms, *query.phrases)}
+        excluded = [words(searchable(word)) for word in query.excluded]
         found: list[SearchHit] = []
         for tree, seq in self._visible(visibility):
             record = self._tables.records[tree, seq]
@@ -165,73 +164,14 @@ class MemorySearch:
                 )
         return iter(found)
 
-    def occurrences(
-        self,
-        visibility: Visibility,
-        query: SearchQuery,
-        words: Sequence[str],
-        phrases: Sequence[str],
-    ) -> list[Occurrence]:
-        excluded = [_split(searchable(word)) for word in query.excluded]
-        found: list[Occurrence] = []
-        for tree, seq in self._visible(visibility):
-            record = self._tables.records[tree, seq]
-            text = self._tables.words[tree, seq]
-            if (
-                (query.session_id is not None and tree.session_id != query.session_id)
-                or (query.since_ms is not None and record.host_time_ms < query.since_ms)
-                or (query.until_ms is not None and record.host_time_ms >= query.until_ms)
-                or any(holds(text, word) for word in excluded)
-            ):
-                continue
-            places = {
-                word: tuple(at for at, held in enumerate(text) if held == word) for word in words
-            }
-            for phrase in phrases:
-                if holds(text, _split(searchable(phrase))):
-                    places[phrase] = places.get(phrase, ()) or (-1,)
-            places = {key: at for key, at in places.items() if at}
-            if places:
-                found.append(
-                    Occurrence(
-                        tree=tree,
-                        seq=seq,
-                        turn_id=record.turn_id,
-                        kind=record.kind,
-                        tool=record.tool,
-                        status=record.status,
-                        host_time_ms=record.host_time_ms,
-                        size=len(self._tables.texts[tree, seq].encode()),
-                        places=places,
-                    )
-                )
-        return found
-
-    def _terms(self) -> list[str]:
-        return sorted({word for text in self._tables.words.values() for word in text})
-
-    def vocabulary(self, start: str, end: str, limit: int) -> list[str]:
-        return [w for w in self._terms() if searchable(start) <= w < searchable(end)][:limit]
-
-    def known(self, words: Sequence[str]) -> frozenset[str]:
-        terms = set(self._terms())
-        return frozenset(word for word in words if searchable(word) in terms)
-
-    def containing(self, fragment: str, start: str, end: str, limit: int) -> list[str]:
-        inside = self.vocabulary(start, end, 1_000_000_000)
-        return [word for word in inside if searchable(fragment) in word][:limit]
-
-    def text(self, tree: SessionTree, seq: int) -> str:
-        return self._tables.texts.get((tree, seq), "")
-
     def node_hits(self, visibility: Visibility, query: SearchQuery) -> Iterator[NodeHit]:
         if query.since_ms is not None or query.until_ms is not None:
             return iter(())
-        asked = {term: _split(searchable(term)) for term in (*query.terms, *query.phrases)}
-        excluded = [_split(searchable(word)) for word in query.excluded]
+        asked = {term: words(searchable(term)) for term in (*query.terms, *query.phrases)}
+        excluded = [words(searchable(word)) for word in query.excluded]
         found: list[NodeHit] = []
         for node in self._visible_summaries(visibility, query.session_id):
-            text = _split(searchable(node.text))
+            text = words(searchable(node.text))
             matched = frozenset(term for term, phrase in asked.items() if holds(text, phrase))
             if matched and not any(holds(text, word) for word in excluded):
                 found.append(NodeHit(node=node, matched=matched))

@@ -125,9 +125,6 @@ create virtual table record_fts using fts5 (
 );
 -- Removed words leave the index's pages at once, not with some later merge.
 insert into record_fts (record_fts, rank) values ('secure-delete', 1);
--- The same index read by term: where a word stands, and which words there are. Nothing is stored.
-create virtual table record_place using fts5vocab (record_fts, instance);
-create virtual table record_term using fts5vocab (record_fts, row);
 
 create table message (
   session_id text not null,

@@ -8,15 +8,12 @@ documents, so it would tell of records that the reader may not see (I4).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-import msgspec
-
-from optchat.core.records import RecordKind
 from optchat.core.snapshots import Visibility
 from optchat.core.tree import ScopeTree, SessionTree, parse_tree
-from optchat.refs import SessionId, TurnId
-from optchat.storage.ports import NodeHit, Occurrence, SearchHit, SearchQuery
+from optchat.refs import SessionId
+from optchat.storage.ports import NodeHit, SearchHit, SearchQuery
 from optchat.storage.sqlite.connection import Sql, Value
 from optchat.storage.sqlite.trees import NODE_COLUMNS, node_of_row
 from optchat.storage.sqlite.visible import ALIVE, CTES, VISIBLE, Ranges, bindings, union
@@ -32,18 +29,6 @@ _MATCHING = (
     f"and {VISIBLE}"
 )
 
-_FOUND = (
-    f"with recursive {CTES} "
-    "select t.doc, t.session_id, t.generation, t.seq, r.turn_id, r.kind, r.tool, r.status, "
-    "t.host_time_ms, octet_length(t.text) "
-    "from json_each(:docs) as j cross join record_text as t on t.doc = j.value "
-    "cross join record as r on r.session_id = t.session_id and r.generation = t.generation "
-    "and r.seq = t.seq "
-    "where (:session is null or t.session_id = :session) "
-    "and (:since is null or t.host_time_ms >= :since) "
-    "and (:until is null or t.host_time_ms < :until) "
-    f"and {VISIBLE}"
-)
 
 # A record below a session's node is probed like any other; a summary stands for few of them at the
 # levels that search is of use for, and the word index has cut the candidates down before.
@@ -112,84 +97,6 @@ class SqliteSearch:
             "shared": str(ScopeTree(visibility.scope_id)),
         }
         return (row[0] for row in self._sql.all(_MATCHING_NODES, values))
-
-    def occurrences(
-        self,
-        visibility: Visibility,
-        query: SearchQuery,
-        words: Sequence[str],
-        phrases: Sequence[str],
-    ) -> list[Occurrence]:
-        held: dict[int, dict[str, list[int]]] = {}
-        for word in dict.fromkeys(words):
-            for doc, place in self._sql.all(
-                "select doc, offset from record_place where term = ?", (word,)
-            ):
-                held.setdefault(doc, {}).setdefault(word, []).append(place)
-        for phrase in dict.fromkeys(phrases):
-            for doc in self._all_matching(phrase):
-                held.setdefault(doc, {}).setdefault(phrase, [-1])
-        if held:
-            for word in dict.fromkeys(query.excluded):
-                for doc in self._all_matching(word):
-                    held.pop(doc, None)
-        values: dict[str, Value] = {
-            **bindings(visibility),
-            "docs": msgspec.json.encode(sorted(held)).decode(),
-            "session": query.session_id,
-            "since": query.since_ms,
-            "until": query.until_ms,
-        }
-        return [
-            Occurrence(
-                tree=SessionTree(SessionId(row[1]), row[2]),
-                seq=row[3],
-                turn_id=TurnId(row[4]),
-                kind=RecordKind(row[5]),
-                tool=row[6],
-                status=row[7],
-                host_time_ms=row[8],
-                size=row[9],
-                places={key: tuple(sorted(at)) for key, at in held[row[0]].items()},
-            )
-            for row in self._sql.all(_FOUND, values)
-        ]
-
-    def _all_matching(self, phrase: str) -> list[int]:
-        """Documents of every scope: to be narrowed by ``_FOUND`` before anything is seen."""
-        rows = self._sql.all(
-            "select rowid from record_fts where record_fts match ?", (quoted(phrase),)
-        )
-        return [row[0] for row in rows]
-
-    def vocabulary(self, start: str, end: str, limit: int) -> list[str]:
-        rows = self._sql.all(
-            "select term from record_term where term >= ? and term < ? order by term limit ?",
-            (searchable(start), searchable(end), limit),
-        )
-        return [row[0] for row in rows]
-
-    def known(self, words: Sequence[str]) -> frozenset[str]:
-        return frozenset(
-            word
-            for word in dict.fromkeys(words)
-            if self._sql.one("select 1 from record_term where term = ?", (searchable(word),))
-        )
-
-    def containing(self, fragment: str, start: str, end: str, limit: int) -> list[str]:
-        rows = self._sql.all(
-            "select term from record_term where term >= ? and term < ? "
-            "and instr(term, ?) > 0 order by term limit ?",
-            (searchable(start), searchable(end), searchable(fragment), limit),
-        )
-        return [row[0] for row in rows]
-
-    def text(self, tree: SessionTree, seq: int) -> str:
-        row = self._sql.one(
-            "select text from record_text where session_id = ? and generation = ? and seq = ?",
-            (tree.session_id, tree.generation, seq),
-        )
-        return "" if row is None else str(row[0])
 
     def searchable(self, visibility: Visibility) -> int:
         ranges: Ranges = {}

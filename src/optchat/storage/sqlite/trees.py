@@ -15,7 +15,10 @@ from optchat.refs import Csn, Span
 from optchat.storage.sqlite.connection import Row, Sql
 from optchat.storage.words import searchable
 
-_NODE = "start, count, revision, kind, label, text, input_hash, model, prompt_version, born, died, evidence"
+_NODE = (
+    "start, count, revision, kind, label, text, input_hash, model, prompt_version, "
+    "born, died, evidence"
+)
 
 NODE_COLUMNS = ", ".join(f"n.{name}" for name in _NODE.split(", "))
 """The columns of ``node_of_row``, of a node row ``n``."""

@@ -1,1 +1,0 @@
-"""Measuring recall: session files and LoCoMo through the real ingestion, store and search."""
