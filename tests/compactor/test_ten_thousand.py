@@ -118,6 +118,6 @@ def test_no_bad_line_in_ten_thousand_answers_stands(make_bench):
         assert [n.text for n in found if n.text in erratic.bad] == [], f"seed {SEED}"
         assert all(len(n.text.encode()) <= 512 for n in found)
         counted.update(bench.findings())
-    assert summaries > 1_000
+    assert summaries > ANSWERS // 10
     for name in (*EXPECTED, "broken"):
-        assert counted[name] > 20, name
+        assert counted[name] > ANSWERS // 500, name

@@ -31,7 +31,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
         # Two cores shared with other work can make a start of the host take half a minute.
-        item.add_marker(pytest.mark.timeout(400))
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(400))
         if missing:
             item.add_marker(pytest.mark.skip(reason="needs Node/OpenCode host"))
 

@@ -12,7 +12,7 @@ import pytest
 
 from bench.prefix import TURN_BYTES, Figures, measure
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 SHARE_MIN = 0.92
 FOLDS_MIN = 3  # the first base included

@@ -19,5 +19,7 @@ export function say(
 /** Say that memory is off for now, and why; the host's own request goes out as it was. */
 export function sayFailure(host: Host, thrown: unknown): void {
   const { code, message, hint } = describe(thrown);
-  say(host, "warn", code, `Memory is off: ${message} (${code}). Next: ${hint}`);
+  // Too late and not there are one cause to a person, whichever of the two is noticed first.
+  const cause = code === "timeout" ? "unreachable" : code;
+  say(host, "warn", cause, `Memory is off: ${message} (${code}). Next: ${hint}`);
 }

@@ -380,7 +380,8 @@ function say(host, level, cause, message) {
 }
 function sayFailure(host, thrown) {
   const { code, message, hint } = describe(thrown);
-  say(host, "warn", code, `Memory is off: ${message} (${code}). Next: ${hint}`);
+  const cause = code === "timeout" ? "unreachable" : code;
+  say(host, "warn", cause, `Memory is off: ${message} (${code}). Next: ${hint}`);
 }
 
 // plugins/opencode/src/options.ts
