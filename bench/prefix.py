@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -45,6 +45,9 @@ WINDOW = ModelSpec(id="window-40k", context=40_960, output=4_096)
 
 PATIENT = {"start_timeout_ms": 40_000, "assemble_timeout_ms": 20_000, "sync_timeout_ms": 30_000}
 """A loaded machine must not look like a coordinator that is gone."""
+
+Inspect = Callable[[OpenCodeHost, list[CapturedRequest], str], None]
+"""Shown the host, a session's requests and its id."""
 
 _TEXT = (
     "the queue keeps every message until its consumer has acknowledged it and the broker then "
@@ -105,15 +108,25 @@ def measure(
     turns: int = TURNS,
     turn_bytes: int | None = None,
     model: ModelSpec = WINDOW,
+    inspect: Inspect | None = None,
 ) -> Figures:
-    """Run the two interleaved sessions in a folder of their own and compare their requests."""
+    """Run the two interleaved sessions in a folder of their own and compare their requests.
+
+    ``inspect`` is shown each session's requests while the host still runs.
+    """
     with tempfile.TemporaryDirectory(prefix="optchat-prefix-") as folder:
         size = turn_bytes or TURN_BYTES[calls_per_turn]
-        return _measure(Path(folder), calls_per_turn, layout, turns, size, model)
+        return _measure(Path(folder), calls_per_turn, layout, turns, size, model, inspect)
 
 
 def _measure(
-    root: Path, calls_per_turn: int, layout: str, turns: int, turn_bytes: int, model: ModelSpec
+    root: Path,
+    calls_per_turn: int,
+    layout: str,
+    turns: int,
+    turn_bytes: int,
+    model: ModelSpec,
+    inspect: Inspect | None,
 ) -> Figures:
     home = root / "memory"
     home.mkdir(mode=0o700)
@@ -141,6 +154,9 @@ def _measure(
                 provider.plan(session, *_replies(calls_per_turn, answer_bytes, seed, notes))
                 host.prompt(session, f"Step {turn} of part {index}: go on with the queue.")
         conversations = [provider.requests(session) for session in ids]
+        for session, requests in zip(ids, conversations, strict=True):
+            if inspect is not None:
+                inspect(host, requests, session)
     expected = turns * calls_per_turn
     counted = [len(requests) for requests in conversations]
     if counted != [expected] * SESSIONS:

@@ -376,8 +376,13 @@ def host_turns(messages: list[Json]) -> list[NativeTurn]:
 
 def check_covered(memory: Memory, session: str) -> None:
     """Every request of a session shows every earlier record and publication once (I2)."""
-    turns = host_turns(memory.host.messages(session))
-    for request in memory.provider.requests(session):
+    check_requests(memory.host, memory.provider.requests(session), session)
+
+
+def check_requests(host: OpenCodeHost, requests: list[CapturedRequest], session: str) -> None:
+    """The same for these requests of a session of ``host``."""
+    turns = host_turns(host.messages(session))
+    for request in requests:
         read = read_request(request.messages)
         live = next(i for i, turn in enumerate(turns) if turn.start == read.news[-1].own_records)
         assert turns[live].texts[0] in [told for role, told in read.native if role == "user"][-1]
@@ -427,6 +432,8 @@ def twins() -> tuple[Run, Run]:
         with running_memory(folder) as memory:
             # Each turn sees the one before it published, so that there are news to take out.
             turns = _script(memory.host, memory.provider, _Publishing(memory))
+            for session in {r.session_id for r in memory.provider.requests() if r.session_id}:
+                check_covered(memory, session)
             memory.host.stop()
             ours = _run(memory.host, memory.provider, turns)
     return plain, ours

@@ -23,6 +23,7 @@ from optchat.testing.provider import (
     content_text,
     text,
 )
+from tests.e2e.support import check_requests
 from tests.e2e.support_b import Memory, base_of, news_of, temporary_memory
 
 TAGS = ("optchat_memory", "shared_memory", "own_history", "optchat_news", "notice")
@@ -137,6 +138,7 @@ def test_a_payload_stays_inside_its_line_and_its_quotation(two: Two, name: str) 
     )
     two.host.prompt(reader, "what is there?")
     first, _, last = two.provider.requests(reader)
+    check_requests(two.host, two.provider.requests(reader), reader)
     assert f"{name} quokka" in base_of(first) + "".join(news_of(first))
     for request in (first, last):
         check_blocks(request)

@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from bench.prefix import TURN_BYTES, Figures, measure
+from tests.e2e.support import check_requests
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -23,8 +24,8 @@ def test_requests_repeat_the_one_before_with_folds_counted_in(
     calls_per_turn: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """§7: the share is at least 0.92, shown beside the same figure when every turn folds."""
-    folded = measure(calls_per_turn=calls_per_turn)
-    every = measure(calls_per_turn=calls_per_turn, layout="every-turn")
+    folded = measure(calls_per_turn=calls_per_turn, inspect=check_requests)
+    every = measure(calls_per_turn=calls_per_turn, layout="every-turn", inspect=check_requests)
     with capsys.disabled():
         _show(f"{calls_per_turn} calls a turn, fold and append", folded)
         _show(f"{calls_per_turn} calls a turn, every turn folds", every)

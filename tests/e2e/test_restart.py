@@ -14,6 +14,7 @@ import pytest
 
 from optchat.testing.opencode import OpenCodeHost
 from optchat.testing.provider import Gate, LoopbackProvider, Reply, call, canonical_bytes, text
+from tests.e2e.support import check_requests
 from tests.e2e.support_b import Memory, base_of, has_memory, news_of, temporary_memory
 
 LONG = "the broker keeps every message until its consumer acknowledges it " * 20
@@ -124,6 +125,8 @@ def test_at_rest_views_and_refs_come_back_and_no_node_is_made_again(world: World
     assert base_of(resumed) == base_of(sent)
     assert news_of(resumed)[: len(news_of(sent))] == news_of(sent)
     assert canonical_bytes(resumed).startswith(canonical_bytes(sent))
+    for session in (a, b):
+        check_requests(world.host, world.provider.requests(session), session)
 
 
 def test_in_mid_turn_the_turn_is_interrupted_and_nothing_is_lost_or_doubled(world: World) -> None:
@@ -161,6 +164,8 @@ def test_in_mid_turn_the_turn_is_interrupted_and_nothing_is_lost_or_doubled(worl
 
     world.host.prompt(b, "what happened in A?")
     shown = world.provider.requests(b)[-1]
+    check_requests(world.host, world.provider.requests(b), b)
+    check_requests(world.host, [request], a)
     told = [x for x in "".join([base_of(shown), *news_of(shown)]).splitlines() if "second, wi" in x]
     assert len(told) == 1
     assert " interrupted " in told[0]

@@ -20,6 +20,7 @@ from optchat.testing.provider import (
     context_overflow,
     text,
 )
+from tests.e2e.support import check_requests
 from tests.e2e.support_b import Memory, has_memory, last_error, temporary_memory
 
 SPECS = {spec.id: spec for spec in (TINY, SMALL, BIG)}
@@ -82,8 +83,9 @@ def talk(windows: Windows, spec: ModelSpec, agent: str, turns: int, size: int) -
 
 
 def check(windows: Windows, session: str, spec: ModelSpec) -> list[CapturedRequest]:
-    """Every request of the session fits."""
+    """Every request of the session fits, and leaves nothing out (I2)."""
     requests = windows.provider.requests(session)
+    check_requests(windows.host, requests, session)
     everything = [r for r in windows.provider.requests(session, None) if r.purpose != "title"]
     shown = [(r.number, r.purpose, needed(r), has_memory(r)) for r in everything]
     assert [one for one in shown if one[2] > spec.context] == [], shown

@@ -13,6 +13,7 @@ import pytest
 from optchat.coordinator.client import EXIT_NOT_OWNER
 from optchat.testing.opencode import OpenCodeHost
 from optchat.testing.provider import Gate, LoopbackProvider, call, text
+from tests.e2e.support import check_requests
 from tests.e2e.support_b import (
     Memory,
     alive,
@@ -67,6 +68,8 @@ def test_each_process_sees_the_others_turns_at_its_next_turn(
         if turn:
             foreign = base_of(request) + "".join(news_of(request))
             assert f"finding number {turn - 1}" in foreign
+    for host, session in zip(pair, sessions, strict=True):
+        check_requests(host, provider.requests(session), session)
     status = memory.status()
     assert len(status.scopes) == 1
     assert not status.notices
@@ -95,6 +98,7 @@ def test_a_turn_that_runs_does_not_see_what_the_other_process_publishes_meanwhil
     assert news_of(continued) == news_of(first)
     pair[0].prompt(slow, "and now")
     assert "published meanwhile" in provider.requests(slow)[-1].text
+    check_requests(pair[0], provider.requests(slow), slow)
 
 
 def test_of_three_coordinators_started_at_once_one_serves(memory: Memory) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from optchat.compactor.models import DeterministicModel, SummaryRequest
-from optchat.core.tree import NodeKind, SessionTree
+from optchat.core.tree import NodeKind, ScopeTree, SessionTree
 from optchat.errors import CompactionError
 from optchat.limits import JOB_ATTEMPTS_MAX, JOB_LEASE_MS
 from optchat.refs import Span
@@ -94,6 +94,49 @@ def test_a_lost_lease_discards_the_result(bench):
     before = bench.state()
     bench.drain()
     assert bench.state() == before
+
+
+def shared_node(bench, span: Span):
+    tree = ScopeTree(bench.scope().scope_id)
+    return bench.read(lambda tx: tx.trees.node(tree, span))
+
+
+def rewind(session, messages: int = 0) -> None:
+    session.clock_ms += 1
+    del session.messages[messages:]
+    session.sync(idle=True)
+
+
+def test_a_summary_whose_input_moved_on_while_it_was_made_is_dropped_and_made_again(bench):
+    """A retirement in the middle of a model call (I7, §12)."""
+    a, b = bench.session("A"), bench.session("B")
+    a.turn("one", "SECRET " + LONG)
+    b.turn("two", LONG)
+    while len(bench.publications()) < 2:
+        assert bench.worker(model=Model()).run_one()
+    assert shared_node(bench, Span(0, 2)) is None
+    model = Model(during=lambda: rewind(a))
+    run(bench, model)
+    made = shared_node(bench, Span(0, 2))
+    assert made is not None
+    assert "SECRET" not in made.text
+    assert bench.counts()["waiting"] == 0
+
+
+def test_two_rewinds_before_any_summary_still_give_every_shared_node(bench):
+    """A job that is queued already does not run for want of what was retired again."""
+    a = bench.session("A")
+    for n in range(4):
+        a.turn(f"request {n}", LONG)
+    model = Model()
+    run(bench, model)
+    assert shared_node(bench, Span(0, 4)) is not None
+    rewind(a, 6)
+    rewind(a, 2)
+    run(bench, model)
+    for span in (Span(0, 2), Span(2, 2), Span(0, 4)):
+        assert shared_node(bench, span) is not None
+    assert bench.counts()["waiting"] == 0
 
 
 def test_a_late_failure_of_a_lost_lease_changes_nothing(bench):

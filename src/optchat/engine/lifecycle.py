@@ -10,10 +10,17 @@ from optchat.core.records import Generation, HostMessage, Session, Turn
 from optchat.core.tree import Node, NodeKind, ScopeTree, SessionTree, ancestors
 from optchat.core.views import Entry, View, replaced
 from optchat.engine.deps import Deps
-from optchat.engine.nodes import RETIRED_LABEL, RETIRED_TEXT, Forest, digest, enqueue_node
+from optchat.engine.nodes import (
+    RETIRED_LABEL,
+    RETIRED_TEXT,
+    Forest,
+    digest,
+    enqueue_node,
+    node_target,
+)
 from optchat.engine.sessions import lineage, own_lineage, require_scope
 from optchat.refs import Csn, ScopeId, Span, TurnId
-from optchat.storage.ports import Tx
+from optchat.storage.ports import JobKind, Tx
 
 
 def branch(
@@ -105,7 +112,7 @@ def retire(tx: Tx, deps: Deps, scope_id: ScopeId, publications: Sequence[Publica
         stale.update(ancestors(leaf, scope.publications))
     forest = Forest(tx, tree)
     for span in sorted(stale, key=lambda s: s.count):
-        revision = tx.trees.last_revision(tree, span)
+        revision = max(tx.trees.last_revision(tree, span), _last_asked(tx, tree, span))
         tx.trees.retire_node(tree, span, csn)
         waits = tuple((tree, child) for child in span.children if forest.node(child) is None)
         enqueue_node(tx, deps, tree, span, None, scope_id, waits_for=waits, revision=revision + 1)
@@ -114,6 +121,12 @@ def retire(tx: Tx, deps: Deps, scope_id: ScopeId, publications: Sequence[Publica
     finer = _without(view, gone, Forest(tx, tree))
     if finer is not view:
         tx.trees.put_view(tree, finer, csn)
+
+
+def _last_asked(tx: Tx, tree: ScopeTree, span: Span) -> int:
+    """The revision that a job is to make; one that runs now drops what it made of the old input."""
+    job = tx.jobs.of_target(JobKind.NODE, node_target(tree, span))
+    return int(job.input_hash.removeprefix("r")) if job is not None else 0
 
 
 def _bury(tx: Tx, tree: ScopeTree, leaf: Span, csn: Csn) -> None:
