@@ -8,9 +8,11 @@ repository. The model here is a script: it measures the machinery, not the wordi
 
 from __future__ import annotations
 
+import bisect
 import json
 import os
 import random
+import sys
 import tempfile
 import threading
 import time
@@ -190,14 +192,18 @@ def _shares(calls: list[Any]) -> tuple[int, int, int]:
         whole = len(text.encode())
         source += source_here
         beside += whole - source_here
-        longest = max((_common(text, other) for other in before), default=0)
+        # Of all earlier calls, the one that shares most stands next to it in sorted order.
+        at = bisect.bisect(before, text)
+        longest = max(
+            (_common(text, other) for other in before[max(0, at - 1) : at + 1]), default=0
+        )
         fresh_at = len(call.system) + call.messages[0].stable
         if asked.is_retry and longest >= fresh_at:
             # All of the first message is read again, so what stands beside its sources is too.
             repeated += len((call.system + asked.first).encode()) - bodies
         else:
             repeated += len(text[: min(longest, fresh_at)].encode())
-        before.append(text)
+        before.insert(at, text)
     return source, beside, repeated
 
 
@@ -283,6 +289,7 @@ def run() -> dict[str, Any]:
             one = Run(Path(folder), script, **settings)
             one.replay(sessions)
             found[name] = one.figures()
+            print(f"{name}: {found[name]['calls_per_record']} calls a record", file=sys.stderr)
             if name == "batched":
                 found[name]["verbatim_leaves"] = _verbatim_part(one)
             one.store.close()

@@ -10,7 +10,7 @@ import pytest
 
 from optchat.compactor.chunks import CHUNK_BYTES, _cut_length
 from optchat.config import Caps
-from optchat.testing.endpoint import ScriptedModel, asked_of, obedient
+from optchat.testing.endpoint import asked_of, obedient
 
 
 def text_of(kilobytes: int) -> str:
@@ -210,27 +210,17 @@ print(json.dumps(dict(peak_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 """
 
 
+@pytest.mark.timeout(300)
 def test_50_mb_stay_under_300_mb_of_memory(tmp_path):
     from pathlib import Path
 
     root = str(Path(__file__).resolve().parents[2])
     code = MEMORY.format(root=root, tmp=str(tmp_path), size=50 * 1024 * 1024)
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=110
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=280
     )
     assert done.returncode == 0, done.stderr[-2_000:]
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["once"], found
     assert found["peak_mb"] < 300, found
     assert found["calls"] <= 16, found
-
-
-def test_the_pieces_go_with_their_payload(bench):
-    assert isinstance(bench.model, ScriptedModel)
-    large(bench, 100)
-    bench.finish()
-    record, pieces = chunks(bench)
-    assert pieces
-    sql = bench.store._writer
-    sql.run("pragma foreign_keys = on")
-    assert record.payload

@@ -110,7 +110,7 @@ def test_a_turn_has_its_own_cap(make_bench):
 
 def test_an_idle_evening_spends_what_the_idle_cap_allows(make_bench):
     bench = make_bench(caps=caps(idle_hour_calls=4), batch_lines=1, hold_seconds=0)
-    turns(bench, 60)
+    turns(bench, 30)
     bench.active_ms = bench.clock.now_ms()
     bench.clock.advance(20 * 60_000)
     for hour in range(1, 5):

@@ -1,10 +1,11 @@
-"""Thousands of scripted answers, good and bad at random: no bad line in any tree (§10)."""
+"""Ten thousand scripted answers, good and bad at random: no bad line in any tree (§10)."""
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
+
+import pytest
 
 from optchat.compactor.models import Outcome, Reply
 from optchat.core.tree import NodeKind
@@ -12,8 +13,8 @@ from optchat.storage.memory import MemoryStore
 from optchat.testing.endpoint import Asked, ScriptedModel, line_for
 
 SEED = 20261130
-# The whole ten thousand take minutes: OPTCHAT_TEST_ANSWERS=10000.
-ANSWERS = int(os.environ.get("OPTCHAT_TEST_ANSWERS", "2000"))
+ANSWERS = 10_000
+PARTS = 4
 TOPICS = [
     "The retry in src/net/http.ts waits 250 ms; the log shows ECONNRESET from the proxy. ",
     "Cards of the dashboard use teal #0a7e8c and are rounded by 6px in theme/card.css. ",
@@ -63,8 +64,8 @@ REPLIES = [
 class Erratic:
     """Answers well half of the time, by seed; remembers every bad line that it gave."""
 
-    def __init__(self) -> None:
-        self.random = random.Random(SEED)
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
         self.bad: set[str] = set()
         self.lines = 0
 
@@ -96,12 +97,13 @@ class Erratic:
         return "\n".join(told)
 
 
-def test_no_bad_line_in_ten_thousand_answers_stands(make_bench):
+@pytest.mark.parametrize("part", range(PARTS))
+def test_no_bad_line_in_ten_thousand_answers_stands(make_bench, part):
     """Over many small stores in memory, so that the time goes into answers and not into a disk."""
-    erratic = Erratic()
+    erratic = Erratic(SEED + part)
     summaries = 0
     counted: Counter[str] = Counter()
-    while erratic.lines < ANSWERS:
+    while erratic.lines < ANSWERS // PARTS:
         bench = make_bench(ScriptedModel(erratic), hold_seconds=0, store=MemoryStore())
         session = bench.session()
         for number in range(12):
@@ -115,9 +117,9 @@ def test_no_bad_line_in_ten_thousand_answers_stands(make_bench):
         bench.finish()
         found = [n for n in bench.nodes() if n.kind is NodeKind.SUMMARY]
         summaries += len(found)
-        assert [n.text for n in found if n.text in erratic.bad] == [], f"seed {SEED}"
+        assert [n.text for n in found if n.text in erratic.bad] == [], f"seed {SEED + part}"
         assert all(len(n.text.encode()) <= 512 for n in found)
         counted.update(bench.findings())
-    assert summaries > ANSWERS // 10
+    assert summaries > 1_000 // PARTS
     for name in (*EXPECTED, "broken"):
-        assert counted[name] > ANSWERS // 500, name
+        assert counted[name] > 5, name

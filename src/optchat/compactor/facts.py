@@ -12,27 +12,32 @@ from functools import cached_property
 
 # --- names ---------------------------------------------------------------------------------------
 
+_CODE = re.compile(r"`([^`\n]{2,120})`")
 _NAME = re.compile(
-    r"`(?P<code>[^`\n]{2,120})`"
-    r"|(?P<url>https?://[^\s\"'<>)\]]+)"
-    r"|(?P<path>(?:[\w.~@+-]*/)+[\w.@~+*-]*\w)"
+    r"(?P<url>https?://[^\s\"'<>)\]]+)"
+    r"|(?P<path>(?:[\w.~@+-]*/)+[\w.~@+*-]*\w)"
     r"|(?P<flag>(?<![\w-])--?[A-Za-z][\w-]*[A-Za-z\d])"
     r"|(?P<hash>\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}\b)"
     r"|(?P<file>\b[\w-]+(?:\.[\w-]+)*\.[A-Za-z][A-Za-z\d]{0,9}\b)"
     r"|(?P<symbol>\b(?:[A-Za-z]\w*_\w+|[a-z]+\d*[A-Z]\w*|[A-Z][a-z]+\d*[A-Z]\w*"
     r"|[A-Z]{1,}[A-Z_-]*\d\w*)\b)"
-    r"|(?P<number>\d[\d.,:/-]*\d|\d{2,}|\d(?=\s?(?:%|ms|s|kb|mb|gb|px|min|h)\b))",
+    r"|(?P<number>\d[\d.,:/-]*\d|\d{2,}|\d(?=(?:%|ms|s|kb|mb|gb|px|min|h)\b))",
 )
 _ABBREVIATIONS = frozenset({"e.g", "i.e", "etc", "vs", "a.m", "p.m"})
 
 
 def names(text: str) -> list[str]:
     """Paths, files, symbols, flags, hashes, code in backticks and numbers, in order, once each."""
-    found: dict[str, None] = {}
-    for match in _NAME.finditer(text):
-        name = match.group(match.lastgroup or 0).strip().rstrip(".,:;")
-        if (name.lower() not in _ABBREVIATIONS and len(name) > 1) or name.isdigit():
-            found.setdefault(name)
+    found: dict[str, None] = dict.fromkeys(m[1].strip() for m in _CODE.finditer(text))
+    for word in text.replace("`", " ").split():
+        # Most words are words, and the pattern is dear.
+        plain = word.strip(".,:;!?()[]{}\"'")
+        if plain.isalpha() and (plain.islower() or plain.istitle()):
+            continue
+        for match in _NAME.finditer(word):
+            name = match[0].rstrip(".,:;")
+            if name.lower() not in _ABBREVIATIONS and (len(name) > 1 or name.isdigit()):
+                found.setdefault(name)
     return list(found)
 
 
@@ -187,7 +192,10 @@ _GROUNDS: dict[str, tuple[str, ...]] = {
 _MEANT = r"let'?s (?:use|go|keep|take|do)|go(?:ing)? with|we'?ll (?:use|keep|go|take)|stick with"
 """How a decision sounds that does not call itself one."""
 
-_CLAIM = {name: re.compile(rf"\b(?:{told})\b", re.IGNORECASE) for name, told in _POOLS.items()}
+_CLAIM = re.compile(
+    r"\b(?:" + "|".join(f"(?P<{name}>{told})" for name, told in _POOLS.items()) + r")\b",
+    re.IGNORECASE,
+)
 _DECIDING = re.compile(rf"\b(?:{_MEANT})", re.IGNORECASE)
 
 _OPEN = (
@@ -253,7 +261,12 @@ class Facts:
     @cached_property
     def founded(self) -> set[str]:
         """The kinds of claim that the source makes as a fact somewhere."""
-        return {name for name, claim in _CLAIM.items() if _asserts(self.text, claim)}
+        found: set[str] = set()
+        for match in _CLAIM.finditer(self.text):
+            name = match.lastgroup or ""
+            if name not in found and _is_fact(self.text, match):
+                found.add(name)
+        return found
 
     @cached_property
     def decides(self) -> bool:
@@ -300,13 +313,12 @@ def _is_fact(text: str, match: re.Match[str]) -> bool:
 def claims(line: str) -> dict[str, str]:
     """What a line claims as a fact, with the word that does; the near words alone can open it."""
     found: dict[str, str] = {}
-    for name, claim in _CLAIM.items():
-        for match in claim.finditer(line):
-            before = line[max(0, match.start() - _LEFT) : match.start()]
-            # What stands in another sentence or clause does not open this claim.
-            before = re.split(r"[.;:!?,](?=\s)", before)[-1]
-            if not _NEAR.search(before):
-                found.setdefault(name, match[0])
+    for match in _CLAIM.finditer(line):
+        before = line[max(0, match.start() - _LEFT) : match.start()]
+        # What stands in another sentence or clause does not open this claim.
+        before = re.split(r"[.;:!?,](?=\s)", before)[-1]
+        if not _NEAR.search(before):
+            found.setdefault(match.lastgroup or "", match[0])
     return found
 
 
