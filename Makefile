@@ -61,7 +61,7 @@ node_modules/.locked: package-lock.json .npmrc
 
 test: setup ## all tests (T='-k name' or T=tests/unit narrows them)
 	$(if $(T),,@if [ -e node_modules/.locked ]; then node plugins/opencode/test/run.mjs; fi)
-	$(PY) -m pytest -n $(WORKERS) --dist loadgroup $(T)
+	$(PY) -m pytest -n $(WORKERS) --dist loadfile $(T)
 
 e2e: setup ## only the tests that run the real OpenCode
 	$(PY) -m pytest -m host $(T)

@@ -8,7 +8,6 @@
     ├─ NotReady                      MEMORY_NOT_READY: no covering view fits (§6)
     ├─ TurnTooLarge                  the live turn alone does not fit the model's window (§7)
     ├─ SnapshotExpired               the retention epoch or the policy moved on (§12)
-    ├─ MemoryDisabled                memory of this session is off until it is resynchronised (§12)
     ├─ Conflict
     │  └─ EventConflict              one event key, two contents (§3)
     ├─ Fenced                        a lease, epoch or target moved on; the result is discarded (§9)
@@ -84,14 +83,6 @@ class SnapshotExpired(OptChatError):
     retryable = True
 
 
-class MemoryDisabled(OptChatError):
-    """Memory of this session is off until it is resynchronised; the host is unaffected (§12)."""
-
-    code = "memory_disabled"
-    status = 409
-    default_hint = "optchat resync SESSION"
-
-
 class Conflict(OptChatError):
     """Two claims that cannot both hold; the stored one stands."""
 
@@ -118,7 +109,7 @@ class IntegrityError(OptChatError):
 
     code = "integrity"
     status = 500
-    default_hint = "optchat doctor"
+    default_hint = "optchat status"
 
 
 class StorageError(OptChatError):

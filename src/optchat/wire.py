@@ -409,7 +409,7 @@ class Work(Wire):
     else null: the host's small model where it names one, else the session's own. Where the host can
     only run a session, use a hidden agent without tools in a child session, mark it so that it is
     neither listed nor synced to us, and delete it afterwards whatever happened. Answer with
-    ``/v1/work/done`` within ``timeout_ms``; a later answer is refused and the call is made again
+    ``/v1/work-done`` within ``timeout_ms``; a later answer is refused and the call is made again
     by somebody.
     """
 
@@ -600,7 +600,7 @@ ROUTES: dict[str, tuple[type[Wire] | None, type[Wire]]] = {
     "/v1/export": (ExportRequest, ExportResponse),
     "/v1/resync": (ResyncRequest, SyncResponse),
     "/v1/work": (WorkRequest, WorkResponse),
-    "/v1/work/done": (WorkDone, WorkDoneResponse),
+    "/v1/work-done": (WorkDone, WorkDoneResponse),
     "/v1/spend": (SpendRequest, SpendResponse),
     "/v1/jobs": (JobsRequest, JobsResponse),
     "/v1/resume": (None, ResumeResponse),

@@ -135,7 +135,6 @@ def test_a_fold_comes_back_whole_and_is_replaced(world):
         window="200000/8000",
         cause="tail",
         made_ms=7,
-        refs=("pub:0+2", "s1:0:0+4"),
     )
     world.write(lambda tx: tx.publications.put_fold(fold))
     assert world.read(lambda tx: tx.publications.fold(FoldId("f"))) == fold
@@ -145,21 +144,17 @@ def test_a_fold_comes_back_whole_and_is_replaced(world):
     assert world.read(lambda tx: tx.publications.fold(FoldId("g"))) is None
 
 
-def test_a_shared_base_is_kept_for_each_budget(world):
+def test_a_scope_has_one_shared_base_the_newest(world):
     base = SharedBase(
         scope_id=world.scope_id,
         csn=Csn(3),
         publication_end=2,
         policy_revision=1,
         retention_epoch=1,
-        budget_tokens=1000,
         text="<shared>",
     )
+    assert world.read(lambda tx: tx.publications.shared_base(world.scope_id)) is None
     world.write(lambda tx: tx.publications.put_shared_base(base))
-    world.write(lambda tx: tx.publications.put_shared_base(replace(base, budget_tokens=5)))
     newer = replace(base, csn=Csn(9), text="newer")
     world.write(lambda tx: tx.publications.put_shared_base(newer))
-    assert world.read(lambda tx: tx.publications.shared_base(world.scope_id, 1000)) == newer
-    small = world.read(lambda tx: tx.publications.shared_base(world.scope_id, 5))
-    assert small == replace(base, budget_tokens=5)
-    assert world.read(lambda tx: tx.publications.shared_base(world.scope_id, 6)) is None
+    assert world.read(lambda tx: tx.publications.shared_base(world.scope_id)) == newer

@@ -24,8 +24,6 @@ def test_a_project_is_found_by_host_key_and_by_id(world):
     world.write(lambda tx: tx.sessions.put_project(project))
     assert world.read(lambda tx: tx.sessions.project("opencode", "key")) == project
     assert world.read(lambda tx: tx.sessions.project("other", "key")) is None
-    assert world.read(lambda tx: tx.sessions.project_by_id(ProjectId("p1"))) == project
-    assert world.read(lambda tx: tx.sessions.project_by_id(ProjectId("p2"))) is None
 
 
 def test_putting_a_project_again_replaces_it(world):

@@ -20,16 +20,12 @@ RECORDER = HERE / "plugins" / "recorder.js"
 MakeHost = Callable[..., OpenCodeHost]
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     missing = find_binary() is None and os.environ.get("CI") != "true"
     for item in items:
         if HERE not in item.path.parents:
             continue
         item.add_marker(pytest.mark.host)
-        # A module's hosts are started once, in the one worker that has all of its tests.
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
         # Two cores shared with other work can make a start of the host take half a minute.
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(400))

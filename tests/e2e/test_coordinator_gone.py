@@ -21,7 +21,7 @@ from tests.e2e.support_b import Memory, eventually, has_memory, notices, tempora
 
 SHORT = {"start_timeout_ms": 1_500, "assemble_timeout_ms": 1_000, "sync_timeout_ms": 1_500}
 BOUND_S = sum(SHORT.values()) / 1000
-SLACK_S = 20.0
+SLACK_S = 14.0  # on a loaded machine; still below the 20 s that a start may take
 """What the host itself takes for a turn on a machine with much else to do."""
 
 RETURN_S = 75.0

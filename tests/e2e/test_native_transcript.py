@@ -22,7 +22,7 @@ from tests.e2e.support import (
 )
 
 # Both modules look at one pair of runs, which a worker makes once.
-pytestmark = [pytest.mark.xdist_group("twins"), pytest.mark.timeout(240)]
+pytestmark = pytest.mark.timeout(240)
 
 
 def test_the_message_list_after_each_turn_equals_that_of_a_host_without_the_plugin() -> None:

@@ -10,7 +10,7 @@ from optchat.testing.captured import compact
 from tests.e2e.support import bases, news, own_lines, twins, without_memory
 
 # Both modules look at one pair of runs, which a worker makes once.
-pytestmark = [pytest.mark.xdist_group("twins"), pytest.mark.timeout(240)]
+pytestmark = pytest.mark.timeout(240)
 
 
 def test_until_something_folds_a_request_without_memory_is_the_host_s_own_byte_for_byte() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 
@@ -15,6 +16,7 @@ from optchat.wire import (
     FilePart,
     MessageInfo,
     OwnResult,
+    ResyncRequest,
     SyncRequest,
     TextPart,
     ToolPart,
@@ -476,7 +478,7 @@ def test_one_reading_with_two_contents_is_a_conflict_and_nothing_is_written(benc
     a.clock_ms = read_ms
     with pytest.raises(EventConflict):
         a.sync()
-    assert bench.state() == before
+    assert state_but_for_the_switch(bench) == before
 
 
 def test_one_event_key_with_two_contents_is_a_conflict_and_nothing_is_written(bench):
@@ -491,7 +493,35 @@ def test_one_event_key_with_two_contents_is_a_conflict_and_nothing_is_written(be
     )
     with pytest.raises(EventConflict):
         a.sync()
-    assert bench.state() == before
+    assert state_but_for_the_switch(bench) == before
+
+
+def test_a_session_that_contradicted_itself_is_off_until_it_is_resynchronised(bench):
+    """What its host delivers cannot be relied on, so requests go as they are, with the reason."""
+    a = bench.session()
+    a.turn("one", "answer")
+    read_ms = a.clock_ms
+    a.edited(1, "forged")
+    a.clock_ms = read_ms
+    with pytest.raises(EventConflict):
+        a.sync()
+    a.user("two")
+    assert a.sync().sealed == 0
+    assert "other content" in (a.sync().disabled or "")
+    answer = a.assemble()
+    assert (answer.state, answer.base) == ("native", "")
+    assert "optchat resync" in (answer.notice or "")
+    bench.service.resync(ResyncRequest(session="A"))
+    assert a.sync().disabled is None
+    assert bench.held().disabled is None
+
+
+def state_but_for_the_switch(bench):
+    """The state, with the session that was turned off turned on again; it must have been off."""
+    held = bench.held()
+    assert held.disabled
+    bench.store.write(lambda tx: tx.sessions.put_session(dataclasses.replace(held, disabled=None)))
+    return bench.state()
 
 
 def test_every_order_of_reports_gives_the_same_records(make_bench):

@@ -23,7 +23,7 @@ export function late(message: string): Failure {
 export function describe(thrown: unknown): ErrorInfo {
   if (thrown instanceof Failure) return thrown.info;
   const message = thrown instanceof Error ? thrown.message : String(thrown);
-  return { code: "plugin", message, hint: "optchat doctor", retryable: false };
+  return { code: "plugin", message, hint: "optchat status", retryable: false };
 }
 
 /**

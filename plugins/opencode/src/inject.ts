@@ -27,7 +27,7 @@ function position(messages: readonly HostMessage[], id: string | null): number {
   const found = messages.findIndex(({ info }) => info.id === id);
   if (found >= 0) return found;
   const message = `the coordinator named a message that is not in the request: ${id}`;
-  throw new Failure({ code: "plugin", message, hint: "optchat doctor", retryable: false });
+  throw new Failure({ code: "plugin", message, hint: "optchat status", retryable: false });
 }
 
 function leadBy({ info, parts }: HostMessage, text: string, name: string): HostMessage {

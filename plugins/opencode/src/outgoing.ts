@@ -124,7 +124,7 @@ export class Requests {
     if (!outgoing.base || outgoing.delivered) return;
     // Messages were left out for a base that did not go in: the model would miss its own past.
     const message = "the host's instructions were not recognised, so that memory found no place";
-    throw new Stop({ code: "plugin", message, hint: "optchat doctor", retryable: false });
+    throw new Stop({ code: "plugin", message, hint: "optchat status", retryable: false });
   }
 
   // A pass that is under way is waited for as well, and the bound is for both.

@@ -446,7 +446,7 @@ export interface ToolResponse {
  * else null: the host's small model where it names one, else the session's own. Where the host can
  * only run a session, use a hidden agent without tools in a child session, mark it so that it is
  * neither listed nor synced to us, and delete it afterwards whatever happened. Answer with
- * ``/v1/work/done`` within ``timeout_ms``; a later answer is refused and the call is made again
+ * ``/v1/work-done`` within ``timeout_ms``; a later answer is refused and the call is made again
  * by somebody.
  */
 export interface Work {
@@ -554,7 +554,7 @@ export interface Routes {
   "/v1/export": { request: ExportRequest; answer: ExportResponse };
   "/v1/resync": { request: ResyncRequest; answer: SyncResponse };
   "/v1/work": { request: WorkRequest; answer: WorkResponse };
-  "/v1/work/done": { request: WorkDone; answer: WorkDoneResponse };
+  "/v1/work-done": { request: WorkDone; answer: WorkDoneResponse };
   "/v1/spend": { request: SpendRequest; answer: SpendResponse };
   "/v1/jobs": { request: JobsRequest; answer: JobsResponse };
   "/v1/resume": { request: undefined; answer: ResumeResponse };

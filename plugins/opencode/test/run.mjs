@@ -1,6 +1,7 @@
 // Bundle the tests, as the plugin itself is bundled, and run them with Node's own runner.
 import { spawnSync } from "node:child_process";
-import { readdirSync, rmSync } from "node:fs";
+import { mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { buildSync } from "esbuild";
@@ -22,7 +23,11 @@ buildSync({
   logLevel: "warning",
 });
 const files = names.map((name) => join(out, name.replace(/\.ts$/, ".mjs")));
+// Sockets have short paths only, so that the tests' folders lie in the temporary one; all go with it.
+const folder = mkdtempSync(join(tmpdir(), "oc-"));
 const run = spawnSync(process.execPath, ["--enable-source-maps", "--test", ...files], {
   stdio: "inherit",
+  env: { ...process.env, TMPDIR: folder },
 });
+rmSync(folder, { recursive: true, force: true });
 process.exit(run.status ?? 1);

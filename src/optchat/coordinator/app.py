@@ -34,7 +34,7 @@ def make_app(service: Service, *, stop: Callable[[], None]) -> Starlette:
         "/v1/export": service.export,
         "/v1/resync": service.resync,
         "/v1/work": service.work,
-        "/v1/work/done": service.work_done,
+        "/v1/work-done": service.work_done,
         "/v1/spend": service.spend,
         "/v1/jobs": service.jobs,
         "/v1/resume": service.resume,

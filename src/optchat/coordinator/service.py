@@ -9,21 +9,21 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from optchat import __version__
 from optchat.coordinator.compaction import Compaction
+from optchat.coordinator.tools import call_tool
 from optchat.core.budget import calibrate, tokens, usable_tokens
 from optchat.core.records import Session
 from optchat.core.scopes import Scope, scope_of
 from optchat.core.snapshots import Visibility, pinned
-from optchat.engine import assemble, export, retrieve, search, subagent, sync
+from optchat.engine import assemble, export, subagent, sync
 from optchat.engine.answers import Answer
 from optchat.engine.deps import Deps
 from optchat.engine.sessions import own_lineage
@@ -72,31 +72,6 @@ from optchat.wire import (
 
 T = TypeVar("T")
 
-NOTICES_MAX = 20
-"""The refused deliveries that ``status`` still tells of."""
-
-
-class _Zoom(msgspec.Struct, forbid_unknown_fields=True):
-    ref: str
-    cursor: str | None = None
-    max_tokens: int | None = None
-
-
-class _Search(msgspec.Struct, forbid_unknown_fields=True):
-    query: str
-    session: str | None = None
-    before: str | None = None
-    after: str | None = None
-    cursor: str | None = None
-
-
-class _Date(msgspec.Struct, forbid_unknown_fields=True):
-    ref: str
-
-
-class _Sessions(msgspec.Struct, forbid_unknown_fields=True):
-    cursor: str | None = None
-
 
 @dataclass(slots=True)
 class Sent:
@@ -124,7 +99,6 @@ class Service:
     _factors: dict[str, float] = field(default_factory=dict[str, float])
     _sent: dict[str, Sent] = field(default_factory=dict[str, Sent])
     _used: dict[str, str] = field(default_factory=dict[str, str])
-    _notices: deque[str] = field(default_factory=lambda: deque[str](maxlen=NOTICES_MAX))
 
     # --- waking ---
 
@@ -151,7 +125,9 @@ class Service:
         try:
             response = self.store.write(lambda tx: sync.sync(tx, self.deps, request, commit))
         except EventConflict as error:
-            self._notices.append(error.message)
+            # Whoever delivers two contents of one reading cannot be relied on for this session.
+            reason = error.message
+            self.store.write(lambda tx: sync.disable(tx, request.session, reason))
             raise
         self.on_activity()
         if response.sealed or request.idle:
@@ -301,7 +277,7 @@ class Service:
 
     def _status(self, tx: Tx) -> StatusResponse:
         scopes: list[ScopeStatus] = []
-        notices = [*self._waiting(), *self._notices]
+        notices = self._waiting()
         for scope in tx.sessions.scopes():
             visibility = newest(tx, scope)
             published = {
@@ -423,44 +399,6 @@ def newest(tx: Tx, scope: Scope) -> Visibility:
 
 def model_key(provider: str, model: str) -> str:
     return f"{provider}/{model}"
-
-
-def call_tool(reader: Reader, tool: str, args: Any) -> Answer:
-    """Validate a model's raw arguments and run the tool; the host does not validate them.
-
-    Raises:
-        BadInput: an argument is missing, misspelt or of another type.
-    """
-    try:
-        match tool:
-            case "memory_zoom":
-                asked = msgspec.convert(args, _Zoom)
-                return retrieve.zoom(
-                    reader, ref=asked.ref, cursor=asked.cursor, max_tokens=asked.max_tokens
-                )
-            case "memory_search":
-                found = msgspec.convert(args, _Search)
-                return search.search(
-                    reader,
-                    query=found.query,
-                    session=found.session,
-                    before=found.before,
-                    after=found.after,
-                    cursor=found.cursor,
-                )
-            case "memory_date":
-                return retrieve.date(reader, ref=msgspec.convert(args, _Date).ref)
-            case _:
-                return retrieve.sessions(reader, cursor=msgspec.convert(args, _Sessions).cursor)
-    except msgspec.ValidationError as error:
-        raise BadInput(
-            f"{tool} was called with wrong arguments: {error}; nothing was read.",
-            hint={
-                "memory_zoom": 'call it as {"ref": "pub:24+8"}',
-                "memory_search": 'call it as {"query": "words to find"}',
-                "memory_date": 'call it as {"ref": "pub:24"}',
-            }.get(tool, "call it as {}"),
-        ) from None
 
 
 def observed_commit(directory: str) -> str | None:

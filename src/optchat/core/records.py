@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from optchat.core.tree import SessionTree
@@ -226,4 +226,3 @@ class Fold:
     cause: str
     coverage: str = "complete"
     made_ms: int = 0
-    refs: tuple[str, ...] = field(default=())

@@ -69,7 +69,7 @@ def find(tx: Tx, deps: Deps, request: AssembleRequest) -> tuple[Session, Turn] |
     if session.disabled is not None:
         return native(
             f"memory is off for this conversation: {session.disabled}. "
-            f"To enable it again: optchat resync s{session.number}"
+            f"To enable it again: optchat resync {session.host_session}"
         )
     turn = open_turn(tx, session)
     if turn is None and request.shape and request.shape[-1].role == "other":

@@ -144,7 +144,7 @@ class Folder:
 
     def _reusable_base(self) -> SharedBase | None:
         """The scope's rendered base, if it stands and little was published since."""
-        base = self.tx.publications.shared_base(self.scope.scope_id, 0)
+        base = self.tx.publications.shared_base(self.scope.scope_id)
         if (
             base is None
             or base.policy_revision != self.pin.policy_revision
@@ -316,7 +316,7 @@ class Folder:
         if view.covered != self.pin.publication_end:
             raise NotReady(
                 f"the shared view ends at {view.covered}, not at {self.pin.publication_end}.",
-                hint="optchat doctor",
+                hint="optchat status",
             )
         return view
 
@@ -343,7 +343,6 @@ class Folder:
                         publication_end=publication_end,
                         policy_revision=self.pin.policy_revision,
                         retention_epoch=self.pin.retention_epoch,
-                        budget_tokens=0,
                         text=shared_text,
                     )
                 )

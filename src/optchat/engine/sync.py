@@ -31,7 +31,7 @@ from optchat.errors import BadInput, EventConflict, NotFound
 from optchat.limits import MESSAGES_MAX
 from optchat.refs import Csn, TurnId
 from optchat.storage.ports import Tx
-from optchat.wire import MessageInfo, SyncRequest, SyncResponse
+from optchat.wire import MessageInfo, SessionInfo, SyncRequest, SyncResponse
 
 _OUTCOMES = {
     "completed": Outcome.COMPLETED,
@@ -301,6 +301,13 @@ def event_key(host: str, host_session: str, message_id: str, source: Source, rev
     return "\x1f".join(
         (host, host_session, message_id, source.part_id, source.facet, str(revision))
     )
+
+
+def disable(tx: Tx, info: SessionInfo, reason: str) -> None:
+    """Turn memory off until a resync: the session's deliveries contradict each other (§12)."""
+    session = tx.sessions.session_of_host(info.host, info.id)
+    if session is not None:
+        tx.sessions.put_session(replace(session, disabled=reason))
 
 
 def resync(tx: Tx, deps: Deps, name: str) -> SyncResponse:

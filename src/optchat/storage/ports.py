@@ -23,7 +23,7 @@ from optchat.core.scopes import Project, Scope
 from optchat.core.snapshots import Visibility
 from optchat.core.tree import Node, SessionTree, Tree
 from optchat.core.views import View
-from optchat.refs import BlobHash, Csn, FoldId, ProjectId, ScopeId, SessionId, Span, TurnId
+from optchat.refs import BlobHash, Csn, FoldId, ScopeId, SessionId, Span, TurnId
 
 T = TypeVar("T")
 
@@ -154,7 +154,6 @@ class SharedBase:
     publication_end: int
     policy_revision: int
     retention_epoch: int
-    budget_tokens: int
     text: str
 
 
@@ -199,7 +198,6 @@ class Sessions(Protocol):
     """Projects, scopes, sessions and generations."""
 
     def project(self, host: str, host_key: str) -> Project | None: ...
-    def project_by_id(self, project_id: ProjectId) -> Project | None: ...
     def projects(self) -> tuple[Project, ...]: ...
     def put_project(self, project: Project) -> None:
         """Insert or replace.
@@ -441,10 +439,10 @@ class Publications(Protocol):
     def fold(self, fold_id: FoldId) -> Fold | None: ...
 
     def put_shared_base(self, base: SharedBase) -> None:
-        """Replace the scope's base for that budget."""
+        """Replace the scope's base."""
         ...
 
-    def shared_base(self, scope_id: ScopeId, budget_tokens: int) -> SharedBase | None: ...
+    def shared_base(self, scope_id: ScopeId) -> SharedBase | None: ...
 
     def visible_count(
         self, visibility: Visibility, tree: SessionTree, start: int, end_exclusive: int

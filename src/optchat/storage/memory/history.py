@@ -12,7 +12,7 @@ from optchat.core.tree import Node, NodeKind, SessionTree, Tree
 from optchat.core.views import View
 from optchat.errors import BadInput, Conflict, EventConflict, IntegrityError
 from optchat.limits import BLOB_CHUNK_BYTES, PAYLOAD_BYTES_MAX
-from optchat.refs import BlobHash, Csn, ProjectId, ScopeId, SessionId, Span, TurnId
+from optchat.refs import BlobHash, Csn, ScopeId, SessionId, Span, TurnId
 from optchat.storage.memory.state import Changes
 from optchat.storage.words import searchable, words
 
@@ -27,9 +27,6 @@ class MemorySessions:
             (p for p in self._tables.projects.values() if (p.host, p.host_key) == (host, host_key)),
             None,
         )
-
-    def project_by_id(self, project_id: ProjectId) -> Project | None:
-        return self._tables.projects.get(project_id)
 
     def projects(self) -> tuple[Project, ...]:
         return tuple(sorted(self._tables.projects.values(), key=lambda p: p.project_id))

@@ -108,10 +108,10 @@ class MemoryPublications:
         return self._tables.folds.get(fold_id)
 
     def put_shared_base(self, base: SharedBase) -> None:
-        self._changes.put(self._tables.shared_bases, (base.scope_id, base.budget_tokens), base)
+        self._changes.put(self._tables.shared_bases, base.scope_id, base)
 
-    def shared_base(self, scope_id: ScopeId, budget_tokens: int) -> SharedBase | None:
-        return self._tables.shared_bases.get((scope_id, budget_tokens))
+    def shared_base(self, scope_id: ScopeId) -> SharedBase | None:
+        return self._tables.shared_bases.get(scope_id)
 
     def visible_count(
         self, visibility: Visibility, tree: SessionTree, start: int, end_exclusive: int

@@ -58,9 +58,7 @@ class Tables:
         default_factory=dict[tuple[ScopeId, int], Publication]
     )
     folds: dict[FoldId, Fold] = field(default_factory=dict[FoldId, Fold])
-    shared_bases: dict[tuple[ScopeId, int], SharedBase] = field(
-        default_factory=dict[tuple[ScopeId, int], SharedBase]
-    )
+    shared_bases: dict[ScopeId, SharedBase] = field(default_factory=dict[ScopeId, SharedBase])
     jobs: dict[str, Job] = field(default_factory=dict[str, Job])
     job_order: dict[str, int] = field(default_factory=dict[str, int])
     job_waits: dict[str, frozenset[NodeKey]] = field(default_factory=dict[str, frozenset[NodeKey]])

@@ -257,21 +257,18 @@ create table fold (
   window text not null,
   cause text not null,
   coverage text not null,
-  made_ms integer not null,
-  refs text not null                     -- a JSON array
+  made_ms integer not null
 ) strict, without rowid;
 -- What a removal has to look through.
 create index fold_by_session on fold (session_id, generation);
 
 create table shared_base (
-  scope_id text not null,
-  budget_tokens integer not null,
+  scope_id text primary key,
   csn integer not null,
   publication_end integer not null,
   policy_revision integer not null,
   retention_epoch integer not null,
-  text text not null,
-  primary key (scope_id, budget_tokens)
+  text text not null
 ) strict, without rowid;
 
 create table job (

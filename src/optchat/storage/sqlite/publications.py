@@ -25,7 +25,7 @@ _PUBLICATION = (
 )
 _FOLD = (
     "fold_id, session_id, generation, pin, boundary, first_turn_key, publication_end, "
-    "shared_text, own_text, window, cause, coverage, made_ms, refs"
+    "shared_text, own_text, window, cause, coverage, made_ms"
 )
 _COVER = (
     "(select json_group_array(json_array(c.session_id, c.generation, c.start, c.count) "
@@ -150,8 +150,7 @@ class SqlitePublications:
 
     def put_fold(self, fold: Fold) -> None:
         self._sql.run(
-            f"insert or replace into fold ({_FOLD}) "
-            "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            f"insert or replace into fold ({_FOLD}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 fold.fold_id,
                 fold.session_id,
@@ -166,7 +165,6 @@ class SqlitePublications:
                 fold.cause,
                 fold.coverage,
                 fold.made_ms,
-                msgspec.json.encode(fold.refs).decode(),
             ),
         )
 
@@ -176,11 +174,10 @@ class SqlitePublications:
 
     def put_shared_base(self, base: SharedBase) -> None:
         self._sql.run(
-            "insert or replace into shared_base (scope_id, budget_tokens, csn, publication_end, "
-            "policy_revision, retention_epoch, text) values (?, ?, ?, ?, ?, ?, ?)",
+            "insert or replace into shared_base (scope_id, csn, publication_end, "
+            "policy_revision, retention_epoch, text) values (?, ?, ?, ?, ?, ?)",
             (
                 base.scope_id,
-                base.budget_tokens,
                 base.csn,
                 base.publication_end,
                 base.policy_revision,
@@ -189,17 +186,16 @@ class SqlitePublications:
             ),
         )
 
-    def shared_base(self, scope_id: ScopeId, budget_tokens: int) -> SharedBase | None:
+    def shared_base(self, scope_id: ScopeId) -> SharedBase | None:
         row = self._sql.one(
             "select csn, publication_end, policy_revision, retention_epoch, text from shared_base "
-            "where scope_id = ? and budget_tokens = ?",
-            (scope_id, budget_tokens),
+            "where scope_id = ?",
+            (scope_id,),
         )
         if row is None:
             return None
         return SharedBase(
             scope_id=scope_id,
-            budget_tokens=budget_tokens,
             csn=row[0],
             publication_end=row[1],
             policy_revision=row[2],
@@ -253,7 +249,6 @@ class SqlitePublications:
 
 
 _decode_cover = msgspec.json.Decoder(list[tuple[str, int, int, int]]).decode
-_decode_refs = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
 def _publication(row: Row) -> Publication:
@@ -294,5 +289,4 @@ def _fold(row: Row) -> Fold:
         cause=row[10],
         coverage=row[11],
         made_ms=row[12],
-        refs=_decode_refs(row[13]),
     )

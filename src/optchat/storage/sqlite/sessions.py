@@ -7,7 +7,7 @@ from __future__ import annotations
 from optchat.core.records import Generation, Session
 from optchat.core.scopes import Project, Scope
 from optchat.core.tree import SessionTree
-from optchat.refs import ProjectId, ScopeId, SessionId
+from optchat.refs import ScopeId, SessionId
 from optchat.storage.sqlite.connection import Row, Sql
 
 _PROJECT = "project_id, host, host_key, directory"
@@ -28,10 +28,6 @@ class SqliteSessions:
         row = self._sql.one(
             f"select {_PROJECT} from project where host = ? and host_key = ?", (host, host_key)
         )
-        return None if row is None else _project(row)
-
-    def project_by_id(self, project_id: ProjectId) -> Project | None:
-        row = self._sql.one(f"select {_PROJECT} from project where project_id = ?", (project_id,))
         return None if row is None else _project(row)
 
     def projects(self) -> tuple[Project, ...]:

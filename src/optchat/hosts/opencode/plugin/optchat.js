@@ -18,7 +18,7 @@ function late(message) {
 function describe(thrown) {
   if (thrown instanceof Failure) return thrown.info;
   const message = thrown instanceof Error ? thrown.message : String(thrown);
-  return { code: "plugin", message, hint: "optchat doctor", retryable: false };
+  return { code: "plugin", message, hint: "optchat status", retryable: false };
 }
 var Stop = class extends Error {
   constructor({ code, message, hint }) {
@@ -422,7 +422,7 @@ function position(messages, id) {
   const found = messages.findIndex(({ info }) => info.id === id);
   if (found >= 0) return found;
   const message = `the coordinator named a message that is not in the request: ${id}`;
-  throw new Failure({ code: "plugin", message, hint: "optchat doctor", retryable: false });
+  throw new Failure({ code: "plugin", message, hint: "optchat status", retryable: false });
 }
 function leadBy({ info, parts }, text, name) {
   const part = {
@@ -847,7 +847,7 @@ var Requests = class {
     if (outgoing.stop) throw new Stop(outgoing.stop);
     if (!outgoing.base || outgoing.delivered) return;
     const message = "the host's instructions were not recognised, so that memory found no place";
-    throw new Stop({ code: "plugin", message, hint: "optchat doctor", retryable: false });
+    throw new Stop({ code: "plugin", message, hint: "optchat status", retryable: false });
   }
   // A pass that is under way is waited for as well, and the bound is for both.
   async #admit(id) {
