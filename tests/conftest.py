@@ -16,14 +16,17 @@ from optchat.testing.provider import LoopbackProvider
 from optchat.testing.stage import Recording, Stage
 
 HERE = Path(__file__).parent
-RECORDER = HERE / "plugins" / "recorder.js"
+HOSTED = (HERE / "e2e", HERE / "acceptance")
+"""The folders whose tests run the real host."""
+
+RECORDER = HERE / "e2e" / "plugins" / "recorder.js"
 MakeHost = Callable[..., OpenCodeHost]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     missing = find_binary() is None and os.environ.get("CI") != "true"
     for item in items:
-        if HERE not in item.path.parents:
+        if not any(folder in item.path.parents for folder in HOSTED):
             continue
         item.add_marker(pytest.mark.host)
         # Two cores shared with other work can make a start of the host take half a minute.
