@@ -9,7 +9,7 @@ import pytest
 from optchat.core.records import Generation, HostMessage, Outcome, Pin, RecordKind
 from optchat.core.tree import SessionTree
 from optchat.errors import Conflict, EventConflict, IntegrityError
-from optchat.refs import BlobHash, FoldId, ScopeId, SessionId, TurnId
+from optchat.refs import BlobHash, Csn, FoldId, ScopeId, SessionId, TurnId
 
 
 @pytest.fixture
@@ -214,6 +214,42 @@ def test_a_message_opens_one_turn_of_a_generation(world):
     with pytest.raises(Conflict):
         world.write(lambda tx: tx.records.put_turn(world.a_turn("t2", key="m")))
     world.write(lambda tx: tx.records.put_turn(world.a_turn("t2", key="m", generation=1)))
+
+
+def test_the_open_the_last_pinned_and_the_turns_of_a_fold_are_found(world):
+    a = SessionId("a")
+    pin = Pin(
+        scope_id=world.scope_id,
+        csn=Csn(1),
+        publication_end=0,
+        policy_revision=1,
+        retention_epoch=1,
+        own_generation=0,
+        own_end=0,
+    )
+    ended = {"end_seq_exclusive": 1, "outcome": Outcome.COMPLETED, "closed_ms": 9}
+    for made in (
+        world.a_turn("t1", key="1", pin=pin, fold_id=FoldId("f"), **ended),
+        world.a_turn("t2", key="2", start_seq=1, pin=pin, fold_id=FoldId("f"), **ended),
+        world.a_turn("t3", key="3", start_seq=2, fold_id=FoldId("g")),
+        world.a_turn("t4", key="4", start_seq=1, generation=1, pin=pin),
+        world.a_turn("t5", key="5", start_seq=9, generation=2, **ended),
+    ):
+        world.write(lambda tx, made=made: tx.records.put_turn(made))
+
+    def ids(found):
+        return [t.turn_id for t in found if t is not None]
+
+    assert ids(world.read(lambda tx: [tx.records.open_turn(a, g) for g in range(4)])) == [
+        "t3",
+        "t4",
+    ]
+    assert ids(world.read(lambda tx: [tx.records.last_pinned(a, g) for g in range(4)])) == [
+        "t2",
+        "t4",
+    ]
+    assert ids(world.read(lambda tx: tx.records.turns_of_fold(a, FoldId("f")))) == ["t1", "t2"]
+    assert world.read(lambda tx: tx.records.turns_of_fold(SessionId("b"), FoldId("f"))) == ()
 
 
 def test_turns_of_all_generations_come_in_order(world):

@@ -227,3 +227,16 @@ def test_the_title_is_the_one_of_then(bench):
     a.turn("three", "four")
     bench.drain()
     assert [p.title for p in bench.publications()] == ["first name", "second name"]
+
+
+def test_a_shared_view_of_many_short_turns_stays_within_its_bound(bench):
+    """A line over two is shorter than the two, or no view could ever shrink through it (§6)."""
+    a = bench.session()
+    for index in range(400):
+        a.turn(f"question {index}", f"answer {index}")
+    bench.drain()
+    tree = ScopeTree(bench.scope().scope_id)
+    view = bench.read(lambda tx: tx.trees.view(tree))
+    assert view.covered == 400
+    assert view.rendered_bytes <= bench.config.memory.shared_high_bytes
+    assert not view.shrinking

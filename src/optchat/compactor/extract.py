@@ -10,7 +10,14 @@ from optchat.compactor.results import Made
 from optchat.core.records import Record
 from optchat.core.tree import Node, ScopeTree
 from optchat.engine.deps import Deps
-from optchat.engine.nodes import children_hash, fits, is_retired, joined, leaf_text
+from optchat.engine.nodes import (
+    children_hash,
+    fits,
+    is_retired,
+    joined,
+    leaf_text,
+    merged_bytes_max,
+)
 from optchat.engine.publish import TurnSource, turn_source
 from optchat.errors import CompactionError, IntegrityError
 from optchat.refs import TurnId
@@ -29,6 +36,7 @@ class _Leaf:
 @dataclass(frozen=True, slots=True)
 class _Merge:
     children: tuple[Node, Node]
+    bytes_max: int
 
 
 _Source = _Leaf | _Merge | TurnSource
@@ -73,7 +81,9 @@ def _read(tx: Tx, job: Job) -> _Source:
         return turn_source(tx, turn, text_bytes_max=SOURCE_BYTES_MAX)
     tree, span = results.target(job)
     if span.count > 1:
-        return _Merge(results.children_of(results.forest_of(tx, tree), span))
+        forest = results.forest_of(tx, tree)
+        children = results.children_of(forest, span)
+        return _Merge(children, merged_bytes_max(tx, forest, span, children))
     if isinstance(tree, ScopeTree):
         raise IntegrityError(f"a publication's leaf has no job of its own: {job.target}")
     record = tx.records.record(tree, span.start)
@@ -97,13 +107,13 @@ def _request(source: _Source) -> SummaryRequest:
     match source:
         case _Leaf(text=text):
             return SummaryRequest(purpose="leaf", parts=(("", text),))
-        case _Merge(children=children):
+        case _Merge(children=children, bytes_max=bytes_max):
             parts = tuple(
                 (n.label if n.span.count == 1 else "", n.text)
                 for n in children
                 if not is_retired(n)
             )
-            return SummaryRequest(purpose="merge", parts=parts)
+            return SummaryRequest(purpose="merge", parts=parts, bytes_max=bytes_max)
         case TurnSource():
             steps = " ".join(n.text for n in source.nodes) if not source.answer else ""
             parts = (("asked", source.request), ("answered", source.answer), ("steps", steps))

@@ -234,17 +234,13 @@ class Service:
                     "this conversation is not known to optchat yet; nothing was read.",
                     hint="ask again in the next turn",
                 )
-            turns = [
-                t
-                for t in tx.records.turns(session.session_id)
-                if t.generation == session.generation and t.pin is not None
-            ]
-            if not turns or turns[-1].pin is None:
+            turn = tx.records.last_pinned(session.session_id, session.generation)
+            if turn is None or turn.pin is None:
                 raise SnapshotExpired(
                     "this turn has no memory snapshot; nothing was read.",
                     hint="the next request of this conversation takes one",
                 )
-            return pinned(turns[-1].pin, session.session_id, own_lineage(tx, session))
+            return pinned(turn.pin, session.session_id, own_lineage(tx, session))
         return newest(tx, self._chosen_scope(tx, request.scope, request.directory))
 
     def _chosen_scope(self, tx: Tx, scope: str | None, directory: str | None) -> Scope:

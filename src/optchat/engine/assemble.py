@@ -293,8 +293,8 @@ def _answer(
     present = {m.id for m in kept}
     shown = [
         t
-        for t in tx.records.turns(session.session_id)
-        if t.fold_id == fold.fold_id and t.news and (t.key in present or t.turn_id == turn.turn_id)
+        for t in tx.records.turns_of_fold(session.session_id, fold.fold_id)
+        if t.news and (t.key in present or t.turn_id == turn.turn_id)
     ]
     # Where the host dropped the live request (it compacted), its news still must be told.
     users = [m.id for m in kept if m.role == "user"] or [m.id for m in kept]

@@ -61,6 +61,13 @@ class Tail:
                 return kept if all(t.whole for t in kept) else None
         return None
 
+    def native_tokens(self) -> list[int]:
+        """What the tail takes when it starts at each of the turns, and at the live one: 0."""
+        taken = [0]
+        for member in reversed(self.turns):
+            taken.append(taken[-1] + member.tokens)
+        return taken[::-1]
+
     def native_from(self) -> int:
         """The index of the first turn from which on everything is native."""
         first = len(self.turns)
@@ -227,16 +234,17 @@ class Folder:
         part = self.deps.config.memory.shared_part
         memory_room = max(0, available - self._scaled(frame))
         target = int(memory_room * TAIL_PART)
+        native_from = tail.native_tokens()
         for first in self._boundaries(cause, tail, target, view.covered, current):
-            native = sum(t.tokens for t in tail.turns[first:])
+            native = native_from[first]
+            views_room = memory_room - (max(native, target) if grows else native)
+            if views_room < (shared_least if reusable is None else 0):
+                continue
             boundary = self._start(tail, first) if first else 0
             clipped = clip(view, boundary, own_forest.entry) if boundary else ()
             if clipped is None:
                 continue
             own_need = self._scaled(sum(e.line_tokens for e in clipped))
-            views_room = memory_room - (max(native, target) if grows else native)
-            if views_room < 0:
-                continue
             own_view = View(entries=clipped)
             budget = divide(
                 views_room,
@@ -253,6 +261,8 @@ class Folder:
             spare = memory_room - native - budget.own
             if reusable is not None and self._fits_reused(reusable, spare):
                 return _Plan(first, own, None, "complete")
+            if budget.shared < shared_least:
+                continue
             shared = project(
                 shared_view, shared_forest.entry, budget_tokens=self._unscaled(budget.shared)
             )

@@ -269,6 +269,20 @@ def parent_node(
     )
 
 
+def merged_bytes_max(tx: Tx, forest: Forest, span: Span, children: tuple[Node, Node]) -> int:
+    """How long the text over two children may be, so that its line is shorter than theirs (§6).
+
+    A view can only shrink through such lines: one that is longer is never taken for its children,
+    nor is anything above it.
+    """
+    label = ""
+    if isinstance(forest.tree, ScopeTree):
+        label = _range_label(tx, forest.tree.scope_id, span)
+    frame = len(context.line(str(forest.ref(span)), label, "").encode())
+    members = sum(forest.entry_of(child).line_bytes for child in children)
+    return min(SUMMARY_BYTES_MAX, members - frame - 1)
+
+
 def children_hash(children: tuple[Node, Node]) -> str:
     return digest(*(part for c in children for part in (c.input_hash, c.label, c.text)))
 

@@ -132,9 +132,7 @@ def _response(tx: Tx, session: Session, *, need: list[str], sealed: int) -> Sync
 
 def open_turn(tx: Tx, session: Session) -> Turn | None:
     """The turn that is going on in the session's current generation, if any."""
-    turns = tx.records.turns(session.session_id)
-    current = (t for t in turns if t.generation == session.generation)
-    return next((t for t in current if t.outcome is None), None)
+    return tx.records.open_turn(session.session_id, session.generation)
 
 
 class _Sealing:

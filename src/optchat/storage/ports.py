@@ -291,6 +291,18 @@ class Records(Protocol):
         """All turns of the session, every generation, by (start_seq, opened_ms, turn id)."""
         ...
 
+    def open_turn(self, session_id: SessionId, generation: int) -> Turn | None:
+        """The generation's turn without an outcome; the earliest, should there be several."""
+        ...
+
+    def last_pinned(self, session_id: SessionId, generation: int) -> Turn | None:
+        """The generation's last turn that has a pin, by the order of ``turns``."""
+        ...
+
+    def turns_of_fold(self, session_id: SessionId, fold_id: FoldId) -> tuple[Turn, ...]:
+        """The session's turns that were sent with this fold, in the order of ``turns``."""
+        ...
+
     def put_turn(self, turn: Turn) -> None:
         """Insert or replace; (session, generation, key) is unique.
 

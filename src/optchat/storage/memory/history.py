@@ -179,6 +179,17 @@ class MemoryRecords:
         found = (t for t in self._tables.turns.values() if t.session_id == session_id)
         return tuple(sorted(found, key=lambda t: (t.start_seq, t.opened_ms, t.turn_id)))
 
+    def open_turn(self, session_id: SessionId, generation: int) -> Turn | None:
+        turns = self.turns(session_id)
+        return next((t for t in turns if t.generation == generation and t.outcome is None), None)
+
+    def last_pinned(self, session_id: SessionId, generation: int) -> Turn | None:
+        turns = reversed(self.turns(session_id))
+        return next((t for t in turns if t.generation == generation and t.pin is not None), None)
+
+    def turns_of_fold(self, session_id: SessionId, fold_id: FoldId) -> tuple[Turn, ...]:
+        return tuple(t for t in self.turns(session_id) if t.fold_id == fold_id)
+
     def put_turn(self, turn: Turn) -> None:
         other = self.turn_by_key(turn.session_id, turn.generation, turn.key)
         if other is not None and other.turn_id != turn.turn_id:

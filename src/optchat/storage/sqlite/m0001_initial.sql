@@ -153,6 +153,12 @@ create table turn (
   news text not null,
   unique (session_id, generation, key)   -- the turn that a message opened; the turns of a session
 ) strict, without rowid;
+-- The turn that goes on, the last that was sent with memory, and those that one fold was sent with:
+-- what each model call asks for, however long the session is.
+create index turn_open on turn (session_id, generation) where outcome is null;
+create index turn_pinned on turn (session_id, generation, start_seq, opened_ms, turn_id)
+  where pin is not null;
+create index turn_by_fold on turn (session_id, fold_id) where fold_id is not null;
 
 create table node (
   tree text not null,

@@ -163,6 +163,30 @@ class SqliteRecords:
         )
         return tuple(map(_turn, rows))
 
+    def open_turn(self, session_id: SessionId, generation: int) -> Turn | None:
+        row = self._sql.one(
+            f"select {_TURN} from turn where session_id = ? and generation = ? "
+            "and outcome is null order by start_seq, opened_ms, turn_id limit 1",
+            (session_id, generation),
+        )
+        return None if row is None else _turn(row)
+
+    def last_pinned(self, session_id: SessionId, generation: int) -> Turn | None:
+        row = self._sql.one(
+            f"select {_TURN} from turn where session_id = ? and generation = ? "
+            "and pin is not null order by start_seq desc, opened_ms desc, turn_id desc limit 1",
+            (session_id, generation),
+        )
+        return None if row is None else _turn(row)
+
+    def turns_of_fold(self, session_id: SessionId, fold_id: FoldId) -> tuple[Turn, ...]:
+        rows = self._sql.all(
+            f"select {_TURN} from turn where session_id = ? and fold_id = ? "
+            "order by start_seq, opened_ms, turn_id",
+            (session_id, fold_id),
+        )
+        return tuple(map(_turn, rows))
+
     def put_turn(self, turn: Turn) -> None:
         self._sql.run(
             f"insert into turn ({_TURN}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
