@@ -12,7 +12,7 @@ from optchat.core.tree import Node, NodeKind, SessionTree, Tree
 from optchat.core.views import View
 from optchat.errors import BadInput, Conflict, EventConflict, IntegrityError
 from optchat.limits import BLOB_CHUNK_BYTES, PAYLOAD_BYTES_MAX
-from optchat.refs import BlobHash, Csn, ScopeId, SessionId, Span, TurnId
+from optchat.refs import BlobHash, Csn, FoldId, ScopeId, SessionId, Span, TurnId
 from optchat.storage.memory.state import Changes
 from optchat.storage.words import searchable, words
 

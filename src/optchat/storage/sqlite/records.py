@@ -9,7 +9,7 @@ import msgspec
 from optchat.core.records import HostMessage, Outcome, Pin, Record, RecordKind, Turn
 from optchat.core.tree import SessionTree
 from optchat.errors import Conflict, EventConflict
-from optchat.refs import SessionId, TurnId
+from optchat.refs import FoldId, SessionId, TurnId
 from optchat.storage.sqlite.connection import Row, Sql
 from optchat.storage.words import searchable
 
