@@ -32,16 +32,18 @@ export async function rootOf(host: Host, id: string): Promise<string> {
 }
 
 /**
- * The session that this one was copied from, or null.
+ * The session that this one was copied from, or null; undefined while there is nothing to tell by.
  *
  * The host keeps no link, but a copy keeps the times of its messages, which are then older than the
- * session itself, and the original still has messages of exactly these times.
+ * session itself, and the original still has messages of exactly these times: all of them, unless
+ * it was rewound since; then the one that shares most is taken.
  */
 export async function findOrigin(
   host: Host,
   session: HostSession,
   messages: readonly HostMessage[],
-): Promise<string | null> {
+): Promise<string | null | undefined> {
+  if (messages.length === 0) return undefined;
   const copied = messages.filter(({ info }) => info.time.created < session.time.created);
   const [first] = copied;
   if (!first) return null;
@@ -52,11 +54,14 @@ export async function findOrigin(
     .filter(({ time }) => time.created < session.time.created)
     .filter(({ time }) => time.updated >= first.info.time.created)
     .sort((a, b) => Number(b.title === previous) - Number(a.title === previous));
+  let best: { id: string; shared: number } | undefined;
   for (const { id } of candidates.slice(0, CANDIDATES)) {
     const theirs = await host.messages(id);
-    if (copied.every((message, index) => isCopy(message, theirs[index]))) return id;
+    const differs = copied.findIndex((message, index) => !isCopy(message, theirs[index]));
+    if (differs < 0) return id;
+    if (differs > (best?.shared ?? 0)) best = { id, shared: differs };
   }
-  return null;
+  return best?.id ?? null;
 }
 
 function isCopy({ info }: HostMessage, original: HostMessage | undefined): boolean {

@@ -96,7 +96,11 @@ export class Sync {
     const session = await host.session(id);
     if (isPrivate(session)) return;
     const { observed_ms, messages, idle } = await this.#look(id, state);
-    if (state.forkOf === undefined) state.forkOf = await findOrigin(host, session, messages);
+    if (state.forkOf === undefined) {
+      state.forkOf = await findOrigin(host, session, messages);
+      // What the origin said last must be known there, or it would be taken for the copy's own.
+      if (state.forkOf) await this.now(state.forkOf).catch(() => undefined);
+    }
     const mapped = mapMessages(messages, {
       opens: state.opens,
       loaded: state.loaded,
@@ -123,7 +127,9 @@ export class Sync {
   }
 
   // Between a message's arrival and its turn's beginning the host still calls the session idle.
+  // One that this process does not run may be at work in another.
   async #idle(id: string, state: SessionState): Promise<boolean> {
+    if (!state.active) return false;
     if (Date.now() - state.admittedAt < ADMISSION_MS) return false;
     return !(await this.#host.busy(id));
   }

@@ -218,7 +218,30 @@ test("a fork's origin is the session whose messages have the same times", async 
   const ask = user("in the fork");
   on.host.messages = [...prefix, ask];
   await on.call([...prefix, ask]);
-  assert.equal(on.coordinator.of("/v1/sync")[0]?.session.fork_of, "ses_named");
+  const told = on.coordinator.of("/v1/sync");
+  // The origin's last words are brought up to date first, without a claim that it is at rest.
+  assert.deepEqual(
+    told.map((request) => [request.session.id, request.session.fork_of, request.idle]),
+    [
+      ["ses_named", null, false],
+      [SESSION, "ses_named", false],
+    ],
+  );
+});
+
+test("a fork's origin that was rewound since is still found by what both have", async (t) => {
+  const on = await stage();
+  t.after(() => on.coordinator.stop());
+  const prefix = [user("one"), answer("two"), user("three"), answer("four")];
+  const last = prefix.at(-1)?.info.time.created ?? 0;
+  const fork = session(SESSION, { time: { created: last + 1, updated: last + 2 } });
+  on.host.sessions = [session("ses_root"), session("ses_other"), fork];
+  on.host.others.set("ses_root", [...prefix.slice(0, 2), user("another way")]);
+  on.host.others.set("ses_other", [user("else"), answer("else")]);
+  const ask = user("in the fork");
+  on.host.messages = [...prefix, ask];
+  await on.call([...prefix, ask]);
+  assert.equal(on.coordinator.of("/v1/sync").at(-1)?.session.fork_of, "ses_root");
 });
 
 test("a session outside version control is known by its directory", async (t) => {

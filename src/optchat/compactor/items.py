@@ -13,8 +13,9 @@ from optchat.compactor.facts import Facts
 from optchat.core.context import escaped_bytes
 from optchat.core.publications import CoverPart
 from optchat.core.records import Record, RecordKind, Turn
-from optchat.core.tree import Node, ScopeTree, SessionTree, Tree, cover
+from optchat.core.tree import Node, ScopeTree, SessionTree, Tree
 from optchat.engine.nodes import Forest, is_retired, record_label
+from optchat.engine.publish import source_cover
 from optchat.engine.sessions import lineage as lineage_of
 from optchat.errors import IntegrityError
 from optchat.refs import Span, TurnId
@@ -296,10 +297,7 @@ def turn_item(tx: Tx, job: Job, made_here: dict[tuple[str, Span], Item]) -> Item
         raise IntegrityError(f"the turn {job.target} of a job is missing or open.")
     history = lineage_of(tx, SessionTree(turn.session_id, turn.generation))
     forest = Forest(tx, SessionTree(turn.session_id, turn.generation), lineage=history)
-    parts = tuple(
-        CoverPart(history.tree_of(span), span)
-        for span in cover(turn.start_seq, turn.end_seq_exclusive)
-    )
+    parts = source_cover(history, turn)
     members: dict[str, None] = {}
     told: list[str] = []
     body: list[str] = []

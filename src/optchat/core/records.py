@@ -113,6 +113,13 @@ class Lineage:
                 return segment.tree
         raise LookupError(f"{span} is past the history")
 
+    def own_start(self, session_id: SessionId) -> int:
+        """Where the session's own records begin: what is before it, a fork has from another."""
+        for segment in self.segments:
+            if segment.tree.session_id == session_id:
+                return segment.start
+        return self.length
+
     def owners(self, start: int, end_exclusive: int) -> tuple[Segment, ...]:
         """The own-record pieces that make up ``[start, end_exclusive)``, in order."""
         pieces = (

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import takewhile
 
 from optchat.core.publications import Publication
 from optchat.core.records import Generation, HostMessage, Session, Turn
 from optchat.core.tree import Node, NodeKind, ScopeTree, SessionTree, ancestors
-from optchat.core.views import Entry, View, replaced
+from optchat.core.views import Entry, View, clip, replaced
 from optchat.engine.deps import Deps
 from optchat.engine.nodes import (
     RETIRED_LABEL,
@@ -21,6 +22,7 @@ from optchat.engine.nodes import (
 from optchat.engine.sessions import lineage, own_lineage, require_scope
 from optchat.refs import Csn, ScopeId, Span, TurnId
 from optchat.storage.ports import JobKind, Tx
+from optchat.wire import MessageInfo, SyncRequest
 
 
 def branch(
@@ -52,6 +54,89 @@ def branch(
     retire(tx, deps, session.scope_id, [p for p in published if p is not None])
     _reopen(tx, deps, moved, stored[:position], superseded, kept)
     return moved
+
+
+def fork(tx: Tx, deps: Deps, child: Session, request: SyncRequest) -> None:
+    """Let a session that is new here begin with what it has in common with its origin (§12).
+
+    The first messages whose content is the origin's, in order, become its inherited prefix: no
+    record, node or summary of them is made again, and none of their turns is published again. What
+    the origin does later is foreign to it. Without a known origin, or once the session holds
+    something, this does nothing. A number of statements that does not grow with the prefix.
+    """
+    origin_id = request.session.fork_of
+    if origin_id is None or own_lineage(tx, child).length or tx.records.messages(child.session_id):
+        return
+    origin = tx.sessions.session_of_host(child.host, origin_id)
+    if origin is None or origin.disabled is not None or origin.session_id == child.session_id:
+        return
+    stored = tx.records.messages(origin.session_id)
+    pairs = zip(stored, request.messages, strict=False)
+    common = list(takewhile(lambda pair: pair[0].digest == pair[1].digest, pairs))
+    if not common:
+        return
+    kept = common[-1][0].end_seq_exclusive
+    base = SessionTree(origin.session_id, origin.generation)
+    tx.sessions.put_generation(
+        Generation(session_id=child.session_id, number=0, base=base, inherited=kept, length=kept)
+    )
+    turns = _copied_turns(tx, deps, child, common, kept)
+    tx.records.put_turns(list(turns.values()))
+    tx.records.put_messages(
+        [
+            replace(
+                ours,
+                session_id=child.session_id,
+                message_id=theirs.id,
+                turn_id=turns[ours.turn_id].turn_id if ours.turn_id in turns else TurnId(""),
+            )
+            for ours, theirs in common
+        ]
+    )
+    _inherit_view(tx, child, base, kept)
+
+
+def _copied_turns(
+    tx: Tx, deps: Deps, child: Session, common: Sequence[tuple[HostMessage, MessageInfo]], kept: int
+) -> dict[TurnId, Turn]:
+    """The child's own rows of the turns that it inherits, by the origin's turn id.
+
+    A turn that the cut went through goes on in the child. A turn's pin, fold and news are of the
+    origin's requests and stay with it.
+    """
+    opened_by: dict[TurnId, str] = {}
+    for ours, theirs in common:
+        opened_by.setdefault(ours.turn_id, theirs.id)
+    found: dict[TurnId, Turn] = {}
+    for turn in tx.records.turns(common[0][0].session_id):
+        if turn.turn_id not in opened_by:
+            continue
+        whole = turn.end_seq_exclusive is not None and turn.end_seq_exclusive <= kept
+        found[turn.turn_id] = Turn(
+            turn_id=TurnId(deps.ids.new_id()),
+            session_id=child.session_id,
+            generation=0,
+            key=opened_by[turn.turn_id],
+            start_seq=turn.start_seq,
+            opened_ms=turn.opened_ms,
+            end_seq_exclusive=turn.end_seq_exclusive if whole else None,
+            outcome=turn.outcome if whole else None,
+            closed_ms=turn.closed_ms if whole else None,
+        )
+    return found
+
+
+def _inherit_view(tx: Tx, child: Session, base: SessionTree, kept: int) -> None:
+    """The origin's frontier up to the cut, its lines measured under the child's refs."""
+    view = tx.trees.view(base)
+    history = own_lineage(tx, child)
+    forest = Forest(tx, SessionTree(child.session_id, 0), number=child.number, lineage=history)
+    entries = clip(view, kept, forest.entry) if view.covered > kept else view.entries
+    if not entries:
+        return
+    measured = tuple(forest.entry_of(node) for node in forest.nodes(entries))
+    inherited = View(revision=1, entries=measured, shrinking=view.shrinking)
+    tx.trees.put_view(forest.tree, inherited, tx.meta.next_csn())
 
 
 def is_current(tx: Tx, session: Session, turn: Turn) -> bool:

@@ -96,18 +96,25 @@ class Forest:
 
     def lines(self, entries: tuple[Entry, ...]) -> list[str]:
         """The rendered lines of a frontier, in order."""
+        return [self.line(node) for node in self.nodes(entries)]
+
+    def nodes(self, entries: tuple[Entry, ...]) -> list[Node]:
+        """The nodes of a frontier, in order; one statement for each tree that owns some.
+
+        Raises:
+            LookupError: the frontier names a revision that is gone; a gap is never shown as whole.
+        """
         asked: dict[Tree, list[Entry]] = {}
         for entry in entries:
             asked.setdefault(self.owner(entry.span), []).append(entry)
-        rendered: dict[Span, str] = {}
+        found: dict[Span, Node] = {}
         for tree, members in asked.items():
             nodes = self.tx.trees.nodes_in(tree, [(e.span, e.revision) for e in members])
             for entry, node in zip(members, nodes, strict=True):
                 if node is None:
-                    # The view named a revision that is gone: never render a gap as if whole.
                     raise LookupError(f"{tree}#{entry.span} r{entry.revision}")
-                rendered[entry.span] = self.line(node)
-        return [rendered[e.span] for e in entries]
+                found[entry.span] = node
+        return [found[e.span] for e in entries]
 
 
 def node_target(tree: Tree, span: Span) -> str:

@@ -29,22 +29,33 @@ from optchat.refs import ScopeId, Span
 from optchat.storage.ports import Job, JobKind, JobState, Tx
 
 
+def published_range(history: Lineage, turn: Turn) -> tuple[int, int]:
+    """The records of a closed turn that its publication speaks of.
+
+    All of them, but for those that a fork has from its origin: that work was published there (§5).
+    """
+    end = turn.end_seq_exclusive if turn.end_seq_exclusive is not None else history.length
+    return max(turn.start_seq, min(history.own_start(turn.session_id), end)), end
+
+
+def source_cover(history: Lineage, turn: Turn) -> tuple[CoverPart, ...]:
+    """The session nodes that a turn's publication is made from (§5)."""
+    spans = cover(*published_range(history, turn))
+    return tuple(CoverPart(history.tree_of(span), span) for span in spans)
+
+
 def schedule_publication(
-    tx: Tx,
-    deps: Deps,
-    session: Session,
-    turn: Turn,
-    spans: tuple[Span, ...],
-    *,
-    lineage: Lineage,
+    tx: Tx, deps: Deps, session: Session, turn: Turn, *, history: Lineage
 ) -> None:
     """Enqueue the publication of a closed turn; it waits for the nodes of its source cover.
 
-    An isolated session's turns are not published: nobody may read them (§11).
+    An isolated session's turns are not published, for nobody may read them (§11); neither is a turn
+    without records of its own.
     """
-    if session.isolated:
+    parts = source_cover(history, turn)
+    if session.isolated or not parts:
         return
-    owned = [(lineage.tree_of(span), span) for span in spans]
+    owned = [(part.tree, part.span) for part in parts]
     waits = [(tree, span) for tree, span in owned if tx.trees.node(tree, span) is None]
     job = Job(
         job_id=deps.ids.new_id(),
@@ -64,6 +75,7 @@ class TurnSource:
 
     turn: Turn
     session: Session
+    start_seq: int
     cover: tuple[CoverPart, ...]
     nodes: tuple[Node, ...]
     request: str
@@ -85,10 +97,7 @@ def turn_source(tx: Tx, turn: Turn, *, text_bytes_max: int) -> TurnSource:
     if session is None or turn.end_seq_exclusive is None:
         raise IntegrityError(f"the turn {turn.turn_id} has no session or no end.")
     history = lineage_of(tx, SessionTree(turn.session_id, turn.generation))
-    parts = tuple(
-        CoverPart(history.tree_of(span), span)
-        for span in cover(turn.start_seq, turn.end_seq_exclusive)
-    )
+    parts = source_cover(history, turn)
     nodes: list[Node] = []
     for part in parts:
         node = tx.trees.node(part.tree, part.span)
@@ -111,6 +120,7 @@ def turn_source(tx: Tx, turn: Turn, *, text_bytes_max: int) -> TurnSource:
     return TurnSource(
         turn=turn,
         session=session,
+        start_seq=published_range(history, turn)[0],
         cover=parts,
         nodes=tuple(nodes),
         request=request,
@@ -147,7 +157,7 @@ def publish(
         session_id=session.session_id,
         generation=turn.generation,
         turn_id=turn.turn_id,
-        start_seq=turn.start_seq,
+        start_seq=source.start_seq,
         end_seq_exclusive=turn.end_seq_exclusive,
         outcome=turn.outcome,
         opened_ms=turn.opened_ms,

@@ -20,9 +20,8 @@ from optchat.core.records import (
     Session,
     Turn,
 )
-from optchat.core.tree import cover
 from optchat.engine.deps import Deps
-from optchat.engine.lifecycle import branch
+from optchat.engine.lifecycle import branch, fork
 from optchat.engine.nodes import Forest, complete_parents, hurry_session, seal_leaf
 from optchat.engine.payloads import Source, sources
 from optchat.engine.publish import schedule_publication
@@ -58,6 +57,7 @@ def sync(tx: Tx, deps: Deps, request: SyncRequest, commit: str | None = None) ->
     session = ensure_session(tx, deps, request.session)
     if session.disabled is not None:
         return _response(tx, session, need=[], sealed=0)
+    fork(tx, deps, session, request)
     stored = tx.records.messages(session.session_id)
     common = _common_prefix(stored, request.messages)
     if common < len(stored):
@@ -65,7 +65,7 @@ def sync(tx: Tx, deps: Deps, request: SyncRequest, commit: str | None = None) ->
             _check_same_reading(session, request, stored[common])
             return _response(tx, session, need=[], sealed=0)
         session = branch(tx, deps, session, stored, common)
-    _check_content(tx, session, request, common)
+    _check_content(tx, session, request, stored[:common])
     if request.observed_ms > session.observed_ms:
         session = replace(session, observed_ms=request.observed_ms)
         tx.sessions.put_session(session)
@@ -93,14 +93,20 @@ def _check_same_reading(session: Session, request: SyncRequest, ours: HostMessag
         )
 
 
-def _check_content(tx: Tx, session: Session, request: SyncRequest, common: int) -> None:
+def _check_content(
+    tx: Tx, session: Session, request: SyncRequest, held: Sequence[HostMessage]
+) -> None:
     """What is sealed and was sent again, by a sender that has just started, must be the same (§3).
 
     Attachments and our own results are left out: the form of a manifest may change with a version.
+    So is what a fork inherits, which was sealed under its origin's keys.
     """
     info = request.session
-    for message in request.messages[:common]:
-        for source in sources(message) if message.parts is not None else ():
+    own_start = own_lineage(tx, session).own_start(session.session_id)
+    for message, ours in zip(request.messages, held, strict=False):
+        if message.parts is None or ours.end_seq_exclusive <= own_start:
+            continue
+        for source in sources(message):
             if source.facet == "file" or not source.text:
                 continue
             number: int | None = session.generation
@@ -278,16 +284,16 @@ class _Sealing:
         self.tx.records.put_turn(closed)
         self.turn = None
         hurry_session(self.tx, self.deps, self.session.session_id, closed.closed_ms or 0)
-        if closed.start_seq < self.generation.length and not self._inherited(closed):
-            spans = cover(closed.start_seq, self.generation.length)
-            schedule_publication(
-                self.tx, self.deps, self.session, closed, spans, lineage=self.lineage
-            )
+        if not self._copied(closed):
+            schedule_publication(self.tx, self.deps, self.session, closed, history=self.lineage)
 
-    def _inherited(self, turn: Turn) -> bool:
-        """Whether the turn was copied along when the host forked: not work of this session (§5)."""
-        created = self.request.session.created_ms
-        return bool(created) and turn.opened_ms < created
+    def _copied(self, turn: Turn) -> bool:
+        """Whether the host copied the turn along from a session that is not known here.
+
+        It is then older than this session, and no work of it (§5).
+        """
+        assert turn.closed_ms is not None
+        return turn.closed_ms < self.request.session.created_ms
 
 
 def event_key(host: str, host_session: str, message_id: str, source: Source, revision: int) -> str:

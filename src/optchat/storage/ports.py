@@ -281,6 +281,14 @@ class Records(Protocol):
         """
         ...
 
+    def put_messages(self, messages: Sequence[HostMessage]) -> None:
+        """The first messages of a session that has none, in one statement.
+
+        Raises:
+            Conflict: a position or an id is taken; nothing is written.
+        """
+        ...
+
     def truncate_messages(self, session_id: SessionId, position: int) -> None:
         """Drop the membership from ``position`` on; the records stay."""
         ...
@@ -308,6 +316,14 @@ class Records(Protocol):
 
         Raises:
             Conflict: if another turn has that key.
+        """
+        ...
+
+    def put_turns(self, turns: Sequence[Turn]) -> None:
+        """New turns that no request was sent with: no pin, fold or news. In one statement.
+
+        Raises:
+            Conflict: an id or a key is taken; nothing is written.
         """
         ...
 

@@ -63,6 +63,8 @@ class ScriptedSession:
     messages: list[MessageInfo] = field(default_factory=list[MessageInfo])
     clock_ms: int = 1_700_000_000_000
     count: int = 0
+    created_ms: int = 1_600_000_000_000
+    fork_of: str | None = None
 
     @property
     def info(self) -> SessionInfo:
@@ -73,7 +75,8 @@ class ScriptedSession:
             project_directory=self.directory,
             directory=self.directory,
             title=self.title or self.id,
-            created_ms=1_600_000_000_000,
+            created_ms=self.created_ms,
+            fork_of=self.fork_of,
         )
 
     def _add(
@@ -168,6 +171,37 @@ class ScriptedSession:
                 host="scripted",
                 session=self.id,
             )
+        )
+
+    def fork(self, name: str, count: int | None = None, *, known: bool = True) -> ScriptedSession:
+        """A session that the host made from the first ``count`` messages of this one.
+
+        The copies have ids of their own, for messages and parts, and the times of the originals.
+        ``known`` is whether the host's plugin found out where it came from.
+        """
+        self.clock_ms += 60_000
+        copies = [
+            msgspec.structs.replace(
+                message,
+                id=f"{name}-copy{index}",
+                parts=[
+                    msgspec.structs.replace(part, id=f"{name}-{part.id}")
+                    for part in message.parts or []
+                ],
+            )
+            for index, message in enumerate(self.messages[:count])
+        ]
+        return ScriptedSession(
+            self.coordinator,
+            name,
+            directory=self.directory,
+            title=f"{self.title or self.id} (fork)",
+            model=self.model,
+            messages=copies,
+            clock_ms=self.clock_ms,
+            count=len(copies),
+            created_ms=self.clock_ms,
+            fork_of=self.id if known else None,
         )
 
     def edited(self, index: int, text: str) -> None:

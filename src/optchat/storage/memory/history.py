@@ -156,6 +156,12 @@ class MemoryRecords:
                 raise Conflict("that message stands at another position; it stays there.")
         self._changes.put(self._tables.messages, (message.session_id, message.position), message)
 
+    def put_messages(self, messages: Sequence[HostMessage]) -> None:
+        for message in messages:
+            if (message.session_id, message.position) in self._tables.messages:
+                raise Conflict("that position is taken; what is there stays.")
+            self.put_message(message)
+
     def truncate_messages(self, session_id: SessionId, position: int) -> None:
         for message in self.messages(session_id):
             if message.position >= position:
@@ -195,6 +201,12 @@ class MemoryRecords:
         if other is not None and other.turn_id != turn.turn_id:
             raise Conflict("another turn was opened by that message; it stands.")
         self._changes.put(self._tables.turns, turn.turn_id, turn)
+
+    def put_turns(self, turns: Sequence[Turn]) -> None:
+        for turn in turns:
+            if turn.turn_id in self._tables.turns:
+                raise Conflict("a turn of that id is there; it stands.")
+            self.put_turn(replace(turn, pin=None, fold_id=None, news=""))
 
 
 class MemoryBlobs:

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from optchat.core.records import HostMessage, Outcome, Pin, Record, RecordKind, Turn
@@ -140,6 +142,25 @@ class SqliteRecords:
             ),
         )
 
+    def put_messages(self, messages: Sequence[HostMessage]) -> None:
+        rows = [
+            (
+                message.session_id,
+                message.position,
+                message.message_id,
+                message.digest,
+                message.turn_id,
+                message.start_seq,
+                message.end_seq_exclusive,
+            )
+            for message in messages
+        ]
+        self._sql.run(
+            f"insert into message ({_MESSAGE}) select value ->> 0, value ->> 1, value ->> 2, "
+            "value ->> 3, value ->> 4, value ->> 5, value ->> 6 from json_each(?)",
+            (msgspec.json.encode(rows).decode(),),
+        )
+
     def truncate_messages(self, session_id: SessionId, position: int) -> None:
         self._sql.run(
             "delete from message where session_id = ? and position >= ?", (session_id, position)
@@ -210,6 +231,29 @@ class SqliteRecords:
                 turn.fold_id,
                 turn.news,
             ),
+        )
+
+    def put_turns(self, turns: Sequence[Turn]) -> None:
+        rows = [
+            (
+                turn.turn_id,
+                turn.session_id,
+                turn.generation,
+                turn.key,
+                turn.start_seq,
+                turn.opened_ms,
+                turn.end_seq_exclusive,
+                turn.outcome,
+                turn.closed_ms,
+            )
+            for turn in turns
+        ]
+        self._sql.run(
+            "insert into turn (turn_id, session_id, generation, key, start_seq, opened_ms, "
+            "end_seq_exclusive, outcome, closed_ms, news) select value ->> 0, value ->> 1, "
+            "value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7, "
+            "value ->> 8, '' from json_each(?)",
+            (msgspec.json.encode(rows).decode(),),
         )
 
 

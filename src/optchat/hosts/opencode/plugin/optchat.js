@@ -737,17 +737,21 @@ async function rootOf(host, id) {
   return parentID === void 0 ? id : rootOf(host, parentID);
 }
 async function findOrigin(host, session, messages) {
+  if (messages.length === 0) return void 0;
   const copied = messages.filter(({ info }) => info.time.created < session.time.created);
   const [first] = copied;
   if (!first) return null;
   const title = session.title.replace(/ \(fork #1\)$/, "");
   const previous = title.replace(/ \(fork #(\d+)\)$/, (_, n) => ` (fork #${Number(n) - 1})`);
   const candidates = (await host.sessions()).filter(({ id, parentID }) => id !== session.id && parentID === void 0).filter(({ time }) => time.created < session.time.created).filter(({ time }) => time.updated >= first.info.time.created).sort((a, b) => Number(b.title === previous) - Number(a.title === previous));
+  let best;
   for (const { id } of candidates.slice(0, CANDIDATES)) {
     const theirs = await host.messages(id);
-    if (copied.every((message, index) => isCopy(message, theirs[index]))) return id;
+    const differs = copied.findIndex((message, index) => !isCopy(message, theirs[index]));
+    if (differs < 0) return id;
+    if (differs > (best?.shared ?? 0)) best = { id, shared: differs };
   }
-  return null;
+  return best?.id ?? null;
 }
 function isCopy({ info }, original) {
   return original?.info.time.created === info.time.created && original.info.role === info.role;
@@ -999,7 +1003,10 @@ var Sync = class {
     const session = await host.session(id);
     if (isPrivate(session)) return;
     const { observed_ms, messages, idle } = await this.#look(id, state);
-    if (state.forkOf === void 0) state.forkOf = await findOrigin(host, session, messages);
+    if (state.forkOf === void 0) {
+      state.forkOf = await findOrigin(host, session, messages);
+      if (state.forkOf) await this.now(state.forkOf).catch(() => void 0);
+    }
     const mapped = mapMessages(messages, {
       opens: state.opens,
       loaded: state.loaded,
@@ -1023,7 +1030,9 @@ var Sync = class {
     return { observed_ms, messages, idle };
   }
   // Between a message's arrival and its turn's beginning the host still calls the session idle.
+  // One that this process does not run may be at work in another.
   async #idle(id, state) {
+    if (!state.active) return false;
     if (Date.now() - state.admittedAt < ADMISSION_MS) return false;
     return !await this.#host.busy(id);
   }
