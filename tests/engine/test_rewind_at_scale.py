@@ -1,4 +1,4 @@
-"""What a rewind costs a large scope: the ancestors of what it retires, and nobody's snapshot (§12)."""
+"""What a rewind costs a large scope: ancestors of what it retires, and nobody's snapshot (§12)."""
 
 from __future__ import annotations
 
