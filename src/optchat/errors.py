@@ -109,7 +109,7 @@ class IntegrityError(OptChatError):
 
     code = "integrity"
     status = 500
-    default_hint = "optchat status"
+    default_hint = "optchat doctor"
 
 
 class StorageError(OptChatError):

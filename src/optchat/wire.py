@@ -590,6 +590,37 @@ class RebuildResponse(Wire):
     queued: int
 
 
+# --- doctor ---------------------------------------------------------------------------------------
+
+
+class DoctorRequest(Wire):
+    """Check the store. ``full`` hashes every payload instead of a sample.
+
+    ``repair`` makes damaged search indexes anew and schedules lost summaries again, first; it never
+    removes an original.
+    """
+
+    full: bool = False
+    repair: bool = False
+
+
+class Fault(Wire):
+    """One thing that is wrong, what is unharmed by it, and the next command to run."""
+
+    what: str
+    unharmed: str
+    next: str
+
+
+class DoctorResponse(Wire):
+    """``faults`` are what is wrong now, after any repair; ``checked`` counts what was looked at."""
+
+    faults: list[Fault]
+    repaired: list[str]
+    notes: list[str]
+    checked: dict[str, int]
+
+
 ROUTES: dict[str, tuple[type[Wire] | None, type[Wire]]] = {
     "/v1/health": (None, Health),
     "/v1/sync": (SyncRequest, SyncResponse),
@@ -605,6 +636,7 @@ ROUTES: dict[str, tuple[type[Wire] | None, type[Wire]]] = {
     "/v1/jobs": (JobsRequest, JobsResponse),
     "/v1/resume": (None, ResumeResponse),
     "/v1/rebuild": (RebuildRequest, RebuildResponse),
+    "/v1/doctor": (DoctorRequest, DoctorResponse),
     "/v1/stop": (None, Health),
 }
 """Every path with its request and answer."""

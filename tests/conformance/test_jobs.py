@@ -106,12 +106,32 @@ def test_a_job_is_not_claimed_before_it_is_due(world):
     assert claim(world, 2000) is not None
 
 
-def test_a_lease_that_ran_out_is_claimed_again_under_a_new_token(world):
+def test_a_lease_that_ran_out_is_claimed_again_under_a_new_token_and_is_no_attempt(world):
+    """§9: a machine that slept has not failed, however often."""
     put(world, world.a_job("j1"))
     first = claim(world, 1000, 100)
     assert claim(world, 1099) is None
-    second = claim(world, 1100)
-    assert (second.token, second.attempts) == (first.token + 1, 2)
+    second = claim(world, 1100, 100)
+    assert (second.token, second.attempts) == (first.token + 1, 1)
+    third = world.write(lambda tx: tx.jobs.lease("j1", "w", 1200, 100))
+    assert (third.token, third.attempts) == (first.token + 2, 1)
+
+
+def test_a_new_owner_ends_every_lease_and_counts_what_was_attempted(world):
+    """I7, §10: what an owner held that is gone is due at once; its late results are fenced."""
+    tree = world.session("a")
+    put(world, world.a_job("j1"), world.a_job("j2"))
+    old = claim(world, 1000, 10**9)
+    world.write(lambda tx: tx.jobs.put(world.a_job("j3"), [(tree, Span(0, 1))]))
+    along = world.write(lambda tx: tx.jobs.lease("j3", "w", 1000, 10**9))
+    assert world.write(lambda tx: tx.jobs.end_leases()) == 2
+    assert world.write(lambda tx: tx.jobs.end_leases()) == 0
+    assert not world.write(lambda tx: tx.jobs.finish("j1", old.token))
+    assert not world.write(lambda tx: tx.jobs.finish("j3", along.token))
+    assert (job(world, "j1").state, job(world, "j1").worker) == (JobState.READY, "")
+    assert job(world, "j3").state is JobState.WAITING
+    again = claim(world, 1000)
+    assert (again.job_id, again.attempts) == ("j1", 2)
 
 
 def test_a_result_under_an_older_token_is_fenced(world):

@@ -142,6 +142,13 @@ def test_a_fold_comes_back_whole_and_is_replaced(world):
     world.write(lambda tx: tx.publications.put_fold(changed))
     assert world.read(lambda tx: tx.publications.fold(FoldId("f"))) == changed
     assert world.read(lambda tx: tx.publications.fold(FoldId("g"))) is None
+    for fold_id, session in (("g", fold.session_id), ("h", SessionId("another"))):
+        other = replace(fold, fold_id=FoldId(fold_id), session_id=session)
+        world.write(lambda tx, f=other: tx.publications.put_fold(f))
+    kept = [FoldId("f"), FoldId("unknown")]
+    assert world.write(lambda tx: tx.publications.prune_folds(fold.session_id, kept)) == 1
+    found = [world.read(lambda tx, f=f: tx.publications.fold(FoldId(f))) for f in "fgh"]
+    assert [f is not None for f in found] == [True, False, True]
 
 
 def test_a_scope_has_one_shared_base_the_newest(world):

@@ -158,12 +158,14 @@ def test_a_view_that_does_not_follow_the_newest_is_a_conflict(world, tree, revis
     assert world.read(lambda tx: tx.trees.view(tree)) == a_view(1)
 
 
-def test_pruning_keeps_what_a_snapshot_from_then_on_can_see(world, tree):
-    for born, revision in ((2, 1), (4, 2), (7, 3)):
+def test_pruning_keeps_the_newest_view_and_what_the_pinned_snapshots_see(world, tree):
+    """I3: whatever else goes, an open turn finds the frontier that it began with."""
+    for born, revision in ((2, 1), (4, 2), (7, 3), (9, 4)):
         world.write(lambda tx, r=revision, b=born: tx.trees.put_view(tree, a_view(r), Csn(b)))
-    world.write(lambda tx: tx.trees.prune_views(tree, Csn(5)))
+    assert world.write(lambda tx: tx.trees.prune_views(tree, [Csn(5), Csn(6), Csn(1)])) == 2
     assert world.read(lambda tx: tx.trees.view(tree, Csn(5))) == a_view(2)
     assert world.read(lambda tx: tx.trees.view(tree, Csn(2))) == View()
-    world.write(lambda tx: tx.trees.prune_views(tree, Csn(99)))
-    assert world.read(lambda tx: tx.trees.view(tree)) == a_view(3)
-    world.write(lambda tx: tx.trees.put_view(tree, a_view(4), Csn(100)))
+    assert world.read(lambda tx: tx.trees.view(tree)) == a_view(4)
+    assert world.write(lambda tx: tx.trees.prune_views(tree, ())) == 1
+    assert world.read(lambda tx: tx.trees.view(tree)) == a_view(4)
+    world.write(lambda tx: tx.trees.put_view(tree, a_view(5), Csn(100)))

@@ -264,9 +264,9 @@ class Stores(RuleBasedStateMachine):
 
         self.both(work)
 
-    @rule(tree=st.sampled_from(ALL_TREES), csn=csns)
-    def prune_views(self, tree: Tree, csn: Csn) -> None:
-        self.both(lambda tx: tx.trees.prune_views(tree, csn))
+    @rule(tree=st.sampled_from(ALL_TREES), pinned=st.lists(csns, max_size=2))
+    def prune_views(self, tree: Tree, pinned: list[Csn]) -> None:
+        self.both(lambda tx: tx.trees.prune_views(tree, pinned))
 
     # Publications
 
@@ -360,7 +360,7 @@ class Stores(RuleBasedStateMachine):
         session_id=sessions,
         now=small,
         every=st.booleans(),
-        way=st.sampled_from(["lease", "hurry", "retry", "redo"]),
+        way=st.sampled_from(["lease", "hurry", "retry", "redo", "end"]),
         waits_for=st.lists(st.tuples(trees, spans), max_size=2),
     )
     def manage(
@@ -377,6 +377,8 @@ class Stores(RuleBasedStateMachine):
                 return tx.jobs.lease(job_id, "w", now, 2)
             if way == "hurry":
                 return tx.jobs.hurry(session_id, now, first=every)
+            if way == "end":
+                return tx.jobs.end_leases()
             if way == "retry":
                 return tx.jobs.retry(now, None if every else job_id)
             return tx.jobs.redo(replace(a_job(job_id, now), input_hash="redo"), waits_for)

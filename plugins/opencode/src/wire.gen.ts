@@ -133,6 +133,35 @@ export interface CheckResponse {
   limit_tokens: number;
 }
 /**
+ * Check the store. ``full`` hashes every payload instead of a sample.
+ *
+ * ``repair`` makes damaged search indexes anew and schedules lost summaries again, first; it never
+ * removes an original.
+ */
+export interface DoctorRequest {
+  full?: boolean;
+  repair?: boolean;
+}
+/**
+ * ``faults`` are what is wrong now, after any repair; ``checked`` counts what was looked at.
+ */
+export interface DoctorResponse {
+  faults: Fault[];
+  repaired: string[];
+  notes: string[];
+  checked: {
+    [k: string]: number;
+  };
+}
+/**
+ * One thing that is wrong, what is unharmed by it, and the next command to run.
+ */
+export interface Fault {
+  what: string;
+  unharmed: string;
+  next: string;
+}
+/**
  * The body of every answer that is not a success.
  */
 export interface ErrorBody {
@@ -559,5 +588,6 @@ export interface Routes {
   "/v1/jobs": { request: JobsRequest; answer: JobsResponse };
   "/v1/resume": { request: undefined; answer: ResumeResponse };
   "/v1/rebuild": { request: RebuildRequest; answer: RebuildResponse };
+  "/v1/doctor": { request: DoctorRequest; answer: DoctorResponse };
   "/v1/stop": { request: undefined; answer: Health };
 }

@@ -60,6 +60,7 @@ def _register() -> None:
         service.ensure,
         service.stop,
         service.status,
+        service.doctor,
         memory.sessions,
         memory.search,
         memory.zoom,

@@ -130,3 +130,42 @@ def status(*, as_json: bool) -> None:
         )
     for notice in found.notices:
         click.echo(f"! {notice}")
+
+
+@click.command()
+@click.option("--full", is_flag=True, help="Hash every original, not only a sample.")
+@click.option(
+    "--repair",
+    is_flag=True,
+    help="Make damaged search indexes anew and queue lost summaries; no original is removed.",
+)
+@json_option
+@click.pass_context
+def doctor(context: click.Context, *, full: bool, repair: bool, as_json: bool) -> None:
+    """Look for whatever is wrong, and say what is unharmed and what to do."""
+    from optchat.coordinator import doctor as doctors
+    from optchat.coordinator.paths import Paths
+    from optchat.coordinator.premises import look_around
+    from optchat.storage.sqlite.connection import library_version
+    from optchat.wire import DoctorRequest
+
+    paths = Paths(config.home())
+    found = doctors.doctor(paths, DoctorRequest(full=full, repair=repair))
+    faults, notes = look_around(paths)
+    found.faults += faults
+    found.notes += notes
+    if as_json:
+        emit(found)
+    else:
+        click.echo(f"Data in {paths.home}, SQLite {library_version()}.")
+        for count in found.checked.items():
+            click.echo(f"{count[1]} {count[0]}")
+        for line in found.repaired:
+            click.echo(f"repaired: {line}")
+        for line in found.notes:
+            click.echo(f"- {line}")
+        for fault in found.faults:
+            click.echo(f"! {fault.what}\n  unharmed: {fault.unharmed}\n  next: {fault.next}")
+        if not found.faults:
+            click.echo("Nothing is wrong.")
+    context.exit(1 if found.faults else 0)

@@ -171,6 +171,9 @@ def commit_turn(tx: Tx, deps: Deps, job: Job, source: TurnSource, made: Made) ->
             evidence=made.evidence,
         ),
     )
+    # A line that was lost and is back: the view may have ended before it.
+    scope = require_scope(tx, published.scope_id)
+    advance_shared_view(tx, deps, published.scope_id, scope.publications)
     return True
 
 

@@ -19,7 +19,6 @@ from pathlib import Path
 
 import filelock
 import structlog
-import uuid_utils
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -28,24 +27,18 @@ from optchat import config
 from optchat.compactor.workers import Workers
 from optchat.coordinator.app import make_app
 from optchat.coordinator.compaction import Compaction
+from optchat.coordinator.ids import RandomIds
 from optchat.coordinator.paths import Paths
 from optchat.coordinator.service import Service
 from optchat.engine.deps import Deps
 from optchat.errors import CoordinatorError, NotOwner
-from optchat.storage.ports import Store
+from optchat.storage.ports import Store, Tx
 from optchat.storage.sqlite import SqliteStore
 from optchat.storage.sqlite.store import SystemClock
 
 log = structlog.get_logger()
 
 IDLE_POLL_S = 0.1
-
-
-class RandomIds:
-    """Time-ordered random ids; what tests inject instead is deterministic."""
-
-    def new_id(self) -> str:
-        return uuid_utils.uuid7().hex
 
 
 def run(home: Path) -> None:
@@ -69,13 +62,19 @@ def run(home: Path) -> None:
         settings = config.load(home)
         store = SqliteStore(paths.store)
         try:
-            epoch = store.write(lambda tx: tx.meta.raise_epoch())
+            epoch = store.write(_take_over)
             store.owner_epoch = epoch
             _serve(paths, settings, store, epoch)
         finally:
             store.close()
     finally:
         lock.release()
+
+
+def _take_over(tx: Tx) -> int:
+    """Fence whoever owned the store before, and make due at once what it held."""
+    tx.jobs.end_leases()
+    return tx.meta.raise_epoch()
 
 
 def _serve(paths: Paths, settings: config.Config, store: Store, epoch: int) -> None:

@@ -18,6 +18,7 @@ import msgspec
 
 from optchat import __version__
 from optchat.coordinator.compaction import Compaction
+from optchat.coordinator.doctor import examine
 from optchat.coordinator.tools import call_tool
 from optchat.core.budget import calibrate, tokens, usable_tokens
 from optchat.core.records import Session
@@ -46,6 +47,8 @@ from optchat.wire import (
     AssembleResponse,
     CheckRequest,
     CheckResponse,
+    DoctorRequest,
+    DoctorResponse,
     ExportRequest,
     ExportResponse,
     Health,
@@ -361,6 +364,13 @@ class Service:
         if self.compaction is None:
             raise CoordinatorError("this coordinator runs without a compactor.")
         return self.compaction
+
+    def doctor(self, request: DoctorRequest) -> DoctorResponse:
+        """What is wrong with the store; see ``coordinator.doctor``."""
+        response = examine(self.store, self.deps, request)
+        if response.repaired:
+            self.on_work()
+        return response
 
     def resync(self, request: ResyncRequest) -> SyncResponse:
         """Enable memory of a session again; see ``engine.sync.resync``."""

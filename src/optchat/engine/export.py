@@ -135,7 +135,10 @@ def _publication(reader: Reader, forest: Forest, publication: Publication) -> tu
 
 
 def _original(reader: Reader, record: Record, number: int, generation: int) -> list[str]:
-    text = b"".join(reader.tx.blobs.chunks(record.payload)).decode("utf-8", "replace")
+    try:
+        text = b"".join(reader.tx.blobs.chunks(record.payload)).decode("utf-8", "replace")
+    except IntegrityError as error:
+        text = f"(this original cannot be read: {error.message})"
     # A fence longer than any run of backticks inside cannot be closed by the text.
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)

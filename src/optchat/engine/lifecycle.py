@@ -8,8 +8,8 @@ from itertools import takewhile
 
 from optchat.core.publications import Publication
 from optchat.core.records import Generation, HostMessage, Session, Turn
-from optchat.core.tree import Node, NodeKind, ScopeTree, SessionTree, ancestors
-from optchat.core.views import Entry, View, clip, replaced
+from optchat.core.tree import Node, NodeKind, ScopeTree, SessionTree, Tree, ancestors
+from optchat.core.views import View, clip, replaced
 from optchat.engine.deps import Deps
 from optchat.engine.nodes import (
     RETIRED_LABEL,
@@ -20,6 +20,7 @@ from optchat.engine.nodes import (
     node_target,
 )
 from optchat.engine.sessions import lineage, own_lineage, require_scope
+from optchat.errors import IntegrityError
 from optchat.refs import Csn, ScopeId, Span, TurnId
 from optchat.storage.ports import JobKind, Tx
 from optchat.wire import MessageInfo, SyncRequest
@@ -193,14 +194,14 @@ def retire(tx: Tx, deps: Deps, scope_id: ScopeId, publications: Sequence[Publica
     for publication in publications:
         leaf = Span(publication.seq, 1)
         tx.publications.retire(scope_id, publication.seq, csn)
-        _bury(tx, tree, leaf, csn)
+        bury(tx, tree, leaf, csn)
         stale.update(ancestors(leaf, scope.publications))
     forest = Forest(tx, tree)
     for span in sorted(stale, key=lambda s: s.count):
-        revision = max(tx.trees.last_revision(tree, span), _last_asked(tx, tree, span))
+        revision = next_revision(tx, tree, span)
         tx.trees.retire_node(tree, span, csn)
         waits = tuple((tree, child) for child in span.children if forest.node(child) is None)
-        enqueue_node(tx, deps, tree, span, None, scope_id, waits_for=waits, revision=revision + 1)
+        enqueue_node(tx, deps, tree, span, None, scope_id, waits_for=waits, revision=revision)
     gone = {Span(p.seq, 1) for p in publications} | stale
     view = tx.trees.view(tree)
     finer = _without(view, gone, Forest(tx, tree))
@@ -208,13 +209,18 @@ def retire(tx: Tx, deps: Deps, scope_id: ScopeId, publications: Sequence[Publica
         tx.trees.put_view(tree, finer, csn)
 
 
-def _last_asked(tx: Tx, tree: ScopeTree, span: Span) -> int:
-    """The revision that a job is to make; one that runs now drops what it made of the old input."""
+def next_revision(tx: Tx, tree: Tree, span: Span) -> int:
+    """A revision that no node has had and no job is to make.
+
+    A job that runs now drops what it made of the old input.
+    """
     job = tx.jobs.of_target(JobKind.NODE, node_target(tree, span))
-    return int(job.input_hash.removeprefix("r")) if job is not None else 0
+    asked = int(job.input_hash.removeprefix("r")) if job is not None else 0
+    return max(tx.trees.last_revision(tree, span), asked) + 1
 
 
-def _bury(tx: Tx, tree: ScopeTree, leaf: Span, csn: Csn) -> None:
+def bury(tx: Tx, tree: ScopeTree, leaf: Span, csn: Csn) -> None:
+    """Put a contentless tombstone in the place of a retired publication's leaf."""
     revision = tx.trees.last_revision(tree, leaf)
     tx.trees.retire_node(tree, leaf, csn)
     tx.trees.put_node(
@@ -239,14 +245,8 @@ def _without(view: View, gone: set[Span], forest: Forest) -> View:
     for entry in view.entries:
         if entry.span not in gone:
             continue
-        finer: list[Entry] = []
-        pending = [entry.span]
-        while pending:
-            span = pending.pop()
-            found = forest.entry(span)
-            if found is not None:
-                finer.append(found)
-            else:
-                pending += reversed(span.children)
+        finer = forest.covering(entry.span)
+        if finer is None:
+            raise IntegrityError(f"a line below {forest.ref(entry.span)} is gone.")
         current = replaced(current, entry.span, finer)
     return current if current is view else replace(current, revision=view.revision + 1)

@@ -6,6 +6,7 @@ from optchat.core import context
 from optchat.core.records import Fold, Pin, Session
 from optchat.core.tree import ScopeTree
 from optchat.engine.nodes import RETIRED_LABEL, RETIRED_TEXT, Forest, publication_label
+from optchat.errors import IntegrityError
 from optchat.refs import Csn, PublicationRef, SessionRef, Span
 from optchat.storage.ports import Tx
 
@@ -32,7 +33,7 @@ def news_lines(tx: Tx, session: Session, pin: Pin, start: int) -> list[str]:
         else:
             node = forest.node(span)
             if node is None:
-                raise LookupError(f"the leaf of {ref} is missing")
+                raise IntegrityError(f"the line of {ref} is gone; its originals are kept.")
             lines.append(forest.line(node))
     return lines
 

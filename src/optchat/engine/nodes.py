@@ -18,6 +18,7 @@ from optchat.core.records import Lineage, Record, RecordKind
 from optchat.core.tree import Node, NodeKind, ScopeTree, SessionTree, Tree
 from optchat.core.views import Entry
 from optchat.engine.deps import Deps
+from optchat.errors import IntegrityError
 from optchat.limits import SUMMARY_BYTES_MAX
 from optchat.refs import Csn, PublicationRef, Ref, ScopeId, SessionId, SessionRef, Span
 from optchat.storage.ports import Job, JobKind, JobState, Tx
@@ -50,8 +51,12 @@ class Forest:
     def owner(self, span: Span) -> Tree:
         return self.lineage.tree_of(span) if self.lineage is not None else self.tree
 
+    def holds(self, span: Span) -> bool:
+        """Whether a span lies inside the history; a scope's tree has no other end than its own."""
+        return self.lineage is None or span.end_exclusive <= self.lineage.length
+
     def node(self, span: Span) -> Node | None:
-        if self.lineage is not None and span.end_exclusive > self.lineage.length:
+        if not self.holds(span):
             return None
         return self.tx.trees.node(self.owner(span), span, self.csn)
 
@@ -73,6 +78,21 @@ class Forest:
     def entry_of(self, node: Node) -> Entry:
         rendered = self.line(node)
         return Entry(node.span, node.revision, len(rendered.encode()), text_tokens(rendered))
+
+    def covering(self, span: Span) -> list[Entry] | None:
+        """The fewest durable nodes that cover a span; None while a leaf of it is not there."""
+        found: list[Entry] = []
+        pending = [span]
+        while pending:
+            below = pending.pop()
+            entry = self.entry(below)
+            if entry is not None:
+                found.append(entry)
+            elif below.count == 1:
+                return None
+            else:
+                pending += reversed(below.children)
+        return found
 
     def leaf_entries(self, start: int, end_exclusive: int) -> list[Entry]:
         """Entries of the contiguous durable leaves from ``start``, up to the first gap."""
@@ -102,7 +122,8 @@ class Forest:
         """The nodes of a frontier, in order; one statement for each tree that owns some.
 
         Raises:
-            LookupError: the frontier names a revision that is gone; a gap is never shown as whole.
+            IntegrityError: the frontier names a revision that is gone; a gap is never shown as
+                whole.
         """
         asked: dict[Tree, list[Entry]] = {}
         for entry in entries:
@@ -112,7 +133,10 @@ class Forest:
             nodes = self.tx.trees.nodes_in(tree, [(e.span, e.revision) for e in members])
             for entry, node in zip(members, nodes, strict=True):
                 if node is None:
-                    raise LookupError(f"{tree}#{entry.span} r{entry.revision}")
+                    raise IntegrityError(
+                        f"a view names revision {entry.revision} of {self.ref(entry.span)}, which "
+                        "is gone; the originals are kept."
+                    )
                 found[entry.span] = node
         return [found[e.span] for e in entries]
 

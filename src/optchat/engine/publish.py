@@ -45,7 +45,13 @@ def source_cover(history: Lineage, turn: Turn) -> tuple[CoverPart, ...]:
 
 
 def schedule_publication(
-    tx: Tx, deps: Deps, session: Session, turn: Turn, *, history: Lineage
+    tx: Tx,
+    deps: Deps,
+    session: Session,
+    turn: Turn,
+    *,
+    history: Lineage,
+    revision: int = 1,
 ) -> None:
     """Enqueue the publication of a closed turn; it waits for the nodes of its source cover.
 
@@ -63,7 +69,7 @@ def schedule_publication(
         target=turn.turn_id,
         session_id=session.session_id,
         scope_id=session.scope_id,
-        input_hash="r1",
+        input_hash=f"r{revision}",
         state=JobState.READY,
     )
     tx.jobs.put(job, waits)

@@ -194,6 +194,20 @@ class NodeHit:
     matched: frozenset[str]
 
 
+class DamageKind(StrEnum):
+    PAGES = "pages"  # the file itself
+    REFERENCES = "references"  # rows that refer to rows that are gone
+    INDEX = "index"  # a search index, which can be made anew
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """One thing that a store's own checks found wrong, in their words."""
+
+    kind: DamageKind
+    told: str
+
+
 class Sessions(Protocol):
     """Projects, scopes, sessions and generations."""
 
@@ -420,8 +434,12 @@ class Trees(Protocol):
         """
         ...
 
-    def prune_views(self, tree: Tree, before_csn: Csn) -> None:
-        """Forget revisions that no snapshot at or after ``before_csn`` can see."""
+    def prune_views(self, tree: Tree, pinned: Collection[Csn]) -> int:
+        """Forget the revisions but the newest and those that the ``pinned`` snapshots see.
+
+        Returns:
+            How many were forgotten.
+        """
         ...
 
 
@@ -465,6 +483,9 @@ class Publications(Protocol):
 
     def put_fold(self, fold: Fold) -> None: ...
     def fold(self, fold_id: FoldId) -> Fold | None: ...
+    def prune_folds(self, session_id: SessionId, kept: Collection[FoldId]) -> int:
+        """Forget the session's folds but these; how many were forgotten."""
+        ...
 
     def put_shared_base(self, base: SharedBase) -> None:
         """Replace the scope's base."""
@@ -516,7 +537,15 @@ class Jobs(Protocol):
 
         The queue served longest ago comes first, by queue (a session's, else a scope's); in it
         turns before nodes, then oldest first. ``scopes`` leaves out the jobs of others. The claim
-        raises the token, counts an attempt, and sends the queue to the end of the line.
+        raises the token, counts an attempt, and sends the queue to the end of the line. To take
+        over a lease that ran out is no new attempt: the machine may have slept.
+        """
+        ...
+
+    def end_leases(self) -> int:
+        """Give back what the owner before held, its attempts counted; how many jobs that were.
+
+        For a new owner of the store: nobody whom it does not know can hold a lease.
         """
         ...
 
@@ -743,6 +772,14 @@ class Store(Protocol):
         """
         ...
 
+    def damage(self) -> tuple[Damage, ...]:
+        """What the store's own checks find wrong, below all meaning; reads everything."""
+        ...
+
+    def rebuild_search(self) -> None:
+        """Make the search indexes anew from the texts that they are over; changes nothing else."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -751,6 +788,8 @@ __all__ = [
     "Chunk",
     "Chunks",
     "Clock",
+    "Damage",
+    "DamageKind",
     "IdSource",
     "Job",
     "JobKind",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from optchat.core.records import Generation, HostMessage, Record, Session, Turn
@@ -326,12 +326,13 @@ class MemoryTrees:
         views = self._tables.views.get(str(tree), ())
         self._changes.put(self._tables.views, str(tree), (*views, (csn, view)))
 
-    def prune_views(self, tree: Tree, before_csn: Csn) -> None:
+    def prune_views(self, tree: Tree, pinned: Collection[Csn]) -> int:
         views = self._tables.views.get(str(tree), ())
-        oldest = max((v.revision for born, v in views if born <= before_csn), default=0)
-        kept = tuple((born, v) for born, v in views if v.revision >= oldest)
+        seen = {self.view(tree, csn).revision for csn in pinned} | {self.view(tree).revision}
+        kept = tuple((born, v) for born, v in views if v.revision in seen)
         if kept != views:
             self._changes.put(self._tables.views, str(tree), kept)
+        return len(views) - len(kept)
 
     def _revisions(self, tree: Tree, span: Span) -> tuple[Node, ...]:
         return self._tables.nodes.get((str(tree), span.start, span.count), ())

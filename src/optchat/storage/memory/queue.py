@@ -88,6 +88,20 @@ class MemoryJobs:
         self._changes.put(served, job.queue, self._served_last() + 1)
         return self._leased(job, worker, now_ms + lease_ms)
 
+    def end_leases(self) -> int:
+        held = [j for j in self._tables.jobs.values() if j.state is JobState.LEASED]
+        for job in held:
+            self._put(
+                replace(
+                    job,
+                    state=self._unheld(job),
+                    token=job.token + 1,
+                    lease_until_ms=0,
+                    worker="",
+                )
+            )
+        return len(held)
+
     def lease(self, job_id: str, worker: str, now_ms: int, lease_ms: int) -> Job | None:
         job = self._tables.jobs.get(job_id)
         if job is None or not _is_open(job, now_ms):
@@ -100,7 +114,7 @@ class MemoryJobs:
                 job,
                 state=JobState.LEASED,
                 token=job.token + 1,
-                attempts=job.attempts + 1,
+                attempts=job.attempts + (job.state is not JobState.LEASED),
                 lease_until_ms=until_ms,
                 worker=worker,
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from optchat.core.publications import Publication
@@ -106,6 +106,16 @@ class MemoryPublications:
 
     def fold(self, fold_id: FoldId) -> Fold | None:
         return self._tables.folds.get(fold_id)
+
+    def prune_folds(self, session_id: SessionId, kept: Collection[FoldId]) -> int:
+        gone = [
+            fold_id
+            for fold_id, fold in self._tables.folds.items()
+            if fold.session_id == session_id and fold_id not in kept
+        ]
+        for fold_id in gone:
+            self._changes.drop(self._tables.folds, fold_id)
+        return len(gone)
 
     def put_shared_base(self, base: SharedBase) -> None:
         self._changes.put(self._tables.shared_bases, base.scope_id, base)

@@ -16,7 +16,7 @@ from optchat.storage.memory.ledger import MemoryChunks, MemoryLedger
 from optchat.storage.memory.queue import MemoryJobs, MemoryMeta
 from optchat.storage.memory.sharing import MemoryPublications, MemorySearch
 from optchat.storage.memory.state import Changes, Tables
-from optchat.storage.ports import Tx
+from optchat.storage.ports import Damage, Tx
 
 T = TypeVar("T")
 
@@ -56,6 +56,13 @@ class MemoryStore:
     def checkpoint(self) -> bool:
         """There is no log; removed bytes are gone."""
         return True
+
+    def damage(self) -> tuple[Damage, ...]:
+        """Nothing of it lies on a disk."""
+        return ()
+
+    def rebuild_search(self) -> None:
+        """Search looks through the texts themselves."""
 
     def close(self) -> None:
         self._closed = True

@@ -210,11 +210,6 @@ class Connection:
         with _ours():
             self._db.execute("vacuum into ?", (str(target),)).fetchall()
 
-    def quick_check(self) -> tuple[str, ...]:
-        """What is damaged in the file; empty when nothing is. Reads all of it."""
-        found = tuple(str(row[0]) for row in self.all("pragma quick_check"))
-        return () if found == ("ok",) else found
-
     def close(self) -> None:
         with _ours():
             self._db.close()

@@ -132,6 +132,12 @@ class SqliteJobs:
         )
         return self._leased("ordinal = ?", row[0], worker, now_ms + lease_ms, now_ms)
 
+    def end_leases(self) -> int:
+        return self._sql.run(
+            f"update job set state = {_OPEN}, token = token + 1, lease_until_ms = 0, worker = '' "
+            "where state = 'leased'"
+        )
+
     def lease(self, job_id: str, worker: str, now_ms: int, lease_ms: int) -> Job | None:
         return self._leased("job_id = ?", job_id, worker, now_ms + lease_ms, now_ms)
 
@@ -139,7 +145,8 @@ class SqliteJobs:
         self, condition: str, key: str | int, worker: str, until_ms: int, now_ms: int
     ) -> Job | None:
         rows = self._sql.all(
-            "update job set state = 'leased', token = token + 1, attempts = attempts + 1, "
+            "update job set token = token + 1, attempts = attempts + (state <> 'leased'), "
+            "state = 'leased', "
             f"lease_until_ms = ?, worker = ? where {condition} and (state in ('ready', 'waiting') "
             f"or state = 'leased' and lease_until_ms <= ?) returning {_JOB}",
             (until_ms, worker, key, now_ms),

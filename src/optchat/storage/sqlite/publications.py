@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 
 from optchat.core.publications import CoverPart, Publication
@@ -171,6 +173,13 @@ class SqlitePublications:
     def fold(self, fold_id: FoldId) -> Fold | None:
         row = self._sql.one(f"select {_FOLD} from fold where fold_id = ?", (fold_id,))
         return None if row is None else _fold(row)
+
+    def prune_folds(self, session_id: SessionId, kept: Collection[FoldId]) -> int:
+        return self._sql.run(
+            "delete from fold where session_id = ? "
+            "and fold_id not in (select value from json_each(?))",
+            (session_id, msgspec.json.encode(sorted(kept)).decode()),
+        )
 
     def put_shared_base(self, base: SharedBase) -> None:
         self._sql.run(

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from optchat.errors import Fenced, OptChatError, StorageError
-from optchat.storage.ports import Clock, Tx
+from optchat.storage.ports import Clock, Damage, Tx
 from optchat.storage.sqlite.blobs import SqliteBlobs
 from optchat.storage.sqlite.chunks import SqliteChunks
 from optchat.storage.sqlite.connection import Connection, Sql, make_private
+from optchat.storage.sqlite.damage import file_damage, index_damage, rebuild_indexes
 from optchat.storage.sqlite.jobs import SqliteJobs
 from optchat.storage.sqlite.ledger import SqliteLedger
 from optchat.storage.sqlite.meta import SqliteMeta
@@ -161,13 +162,16 @@ class SqliteStore:
         return unit.future
 
     def read(self, work: Callable[[Tx], T]) -> T:
+        return self._with_reader(lambda connection: self._read_on(connection, work))
+
+    def _with_reader(self, work: Callable[[Connection], T]) -> T:
         self._check_not_nested()
         with self._slots:
             if self._closed:
                 raise StorageError("The store is closed.")
             connection = self._reader()
             try:
-                return self._read_on(connection, work)
+                return work(connection)
             finally:
                 self._idle.put(connection)
 
@@ -179,13 +183,11 @@ class SqliteStore:
         """
         return self._do(lambda connection: connection.checkpoint(truncate=True))
 
-    def quick_check(self) -> tuple[str, ...]:
-        """What is damaged in the file; empty when nothing is. Reads all of it."""
-        return self._do(lambda connection: connection.quick_check())
+    def damage(self) -> tuple[Damage, ...]:
+        return (*self._with_reader(file_damage), *self._do(index_damage))
 
-    def back_up(self, target: Path) -> None:
-        """Write a whole, consistent copy to ``target``, which must not exist."""
-        self._do(lambda connection: connection.vacuum_into(target))
+    def rebuild_search(self) -> None:
+        self._do(rebuild_indexes)
 
     def drop_backups(self) -> int:
         """Remove the copies that migrations made, for they hold what was forgotten since."""

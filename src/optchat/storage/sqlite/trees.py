@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -184,11 +184,13 @@ class SqliteTrees:
             ),
         )
 
-    def prune_views(self, tree: Tree, before_csn: Csn) -> None:
-        self._sql.run(
-            "delete from tree_view where tree = ?1 and revision < ("
-            "select max(revision) from tree_view where tree = ?1 and born <= ?2)",
-            (str(tree), before_csn),
+    def prune_views(self, tree: Tree, pinned: Collection[Csn]) -> int:
+        return self._sql.run(
+            "delete from tree_view where tree = ?1 "
+            "and revision < (select max(revision) from tree_view where tree = ?1) "
+            "and revision not in (select coalesce((select max(revision) from tree_view "
+            "where tree = ?1 and born <= pin.value), 0) from json_each(?2) as pin)",
+            (str(tree), msgspec.json.encode(sorted(pinned)).decode()),
         )
 
 
