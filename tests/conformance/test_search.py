@@ -157,3 +157,15 @@ def test_both_stores_find_the_same(two_worlds, texts, terms, excluded):
 
     first, *others = [searched(world) for world in two_worlds]
     assert all(other == first for other in others)
+
+
+def test_a_store_finds_no_damage_in_itself_and_makes_its_indexes_anew(world):
+    """§10: rebuilt from the texts that are kept, a search answers as before."""
+    tree = world.session("a")
+    world.seal(tree, "the broker", "a deployment")
+    world.publish(tree, 0, 2)
+    before = world.search(world.now(), "broker", "deployment")
+    assert world.store.damage() == ()
+    world.store.rebuild_search()
+    assert world.search(world.now(), "broker", "deployment") == before != {}
+    assert world.store.damage() == ()

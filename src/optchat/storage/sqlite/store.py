@@ -162,16 +162,13 @@ class SqliteStore:
         return unit.future
 
     def read(self, work: Callable[[Tx], T]) -> T:
-        return self._with_reader(lambda connection: self._read_on(connection, work))
-
-    def _with_reader(self, work: Callable[[Connection], T]) -> T:
         self._check_not_nested()
         with self._slots:
             if self._closed:
                 raise StorageError("The store is closed.")
             connection = self._reader()
             try:
-                return work(connection)
+                return self._read_on(connection, work)
             finally:
                 self._idle.put(connection)
 
@@ -184,7 +181,14 @@ class SqliteStore:
         return self._do(lambda connection: connection.checkpoint(truncate=True))
 
     def damage(self) -> tuple[Damage, ...]:
-        return (*self._with_reader(file_damage), *self._do(index_damage))
+        # Not a reader of the pool: FTS5's part of the check believes what its connection has cached,
+        # and would call an index corrupt because others have written since.
+        connection = Connection(self.path, readonly=True)
+        try:
+            found = file_damage(connection)
+        finally:
+            connection.close()
+        return (*found, *self._do(index_damage))
 
     def rebuild_search(self) -> None:
         self._do(rebuild_indexes)
