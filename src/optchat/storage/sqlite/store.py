@@ -181,8 +181,8 @@ class SqliteStore:
         return self._do(lambda connection: connection.checkpoint(truncate=True))
 
     def damage(self) -> tuple[Damage, ...]:
-        # Not a reader of the pool: FTS5's part of the check believes what its connection has cached,
-        # and would call an index corrupt because others have written since.
+        # Not a reader of the pool: FTS5's part of the check believes what its connection cached of
+        # an index, and would call it corrupt because others have written since.
         connection = Connection(self.path, readonly=True)
         try:
             found = file_damage(connection)
@@ -283,7 +283,7 @@ class SqliteStore:
                 following = None
                 self._run_unit(group[-1])
             self._writer.commit()
-        except OptChatError as error:
+        except Exception as error:  # noqa: BLE001  # whatever it is, the next unit must be served
             self._undo()
             if len(group) == 1:
                 first.fail(error)
@@ -305,7 +305,7 @@ class SqliteStore:
             self._writer.begin()
             self._run_unit(unit)
             self._writer.commit()
-        except OptChatError as error:
+        except Exception as error:  # noqa: BLE001  # as above
             self._undo()
             unit.fail(error)
 
