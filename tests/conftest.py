@@ -28,6 +28,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not any(folder in item.path.parents for folder in HOSTED):
             continue
+        if item.get_closest_marker("hostless"):
+            continue
         item.add_marker(pytest.mark.host)
         # Two cores shared with other work can make a start of the host take half a minute.
         if item.get_closest_marker("timeout") is None:

@@ -36,6 +36,8 @@ from optchat.wire import DoctorRequest, StatusResponse
 from tests.durability.crashing import MIGRATED, POINTS
 from tests.e2e.support_b import Memory, Remote, eventually, temporary_memory
 
+pytestmark = [pytest.mark.hostless, pytest.mark.slow]
+
 ROOT = Path(__file__).parents[2]
 SEEDS = int(os.environ.get("OPTCHAT_TEST_SEEDS", "2"))
 LONG = "The retry in src/net/http.ts waits 250 ms; the log shows ECONNRESET from the proxy. " * 10
@@ -214,7 +216,6 @@ def whole(lived: Life) -> None:
         store.close()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("point", POINTS)
 def test_a_kill_leaves_the_state_before_or_the_whole_state_after(

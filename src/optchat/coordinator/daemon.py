@@ -31,7 +31,7 @@ from optchat.coordinator.ids import RandomIds
 from optchat.coordinator.paths import Paths
 from optchat.coordinator.service import Service
 from optchat.engine.deps import Deps
-from optchat.errors import CoordinatorError, NotOwner
+from optchat.errors import CoordinatorError, NotOwner, OptChatError
 from optchat.storage.ports import Store, Tx
 from optchat.storage.sqlite import SqliteStore
 from optchat.storage.sqlite.store import SystemClock
@@ -39,6 +39,8 @@ from optchat.storage.sqlite.store import SystemClock
 log = structlog.get_logger()
 
 IDLE_POLL_S = 0.1
+TIDY_IDLE_S = 60.0
+"""Quiet for so long, and the store is tidied, once until the next request."""
 
 
 def run(home: Path) -> None:
@@ -121,6 +123,13 @@ def bind(path: Path) -> socket.socket:
     return listener
 
 
+def _tidy(service: Service) -> None:
+    try:
+        log.info("tidied", rows=service.tidy())
+    except OptChatError as error:
+        log.warning("tidy", code=error.code)
+
+
 class _SameUserProtocol(H11Protocol):
     """HTTP for callers of the same user only: the socket's mode says so, the kernel confirms it."""
 
@@ -190,7 +199,7 @@ async def _answer(
         loop.add_signal_handler(number, stopping.set)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     idle_since = loop.time()
-    seen = -1
+    seen, tidied = -1, False
     ours = identity_of(paths.socket)
     while not stopping.is_set() and not serving.done():
         await asyncio.sleep(IDLE_POLL_S)
@@ -199,7 +208,10 @@ async def _answer(
             log.warning("the socket was taken away")
             break
         if activity.requests != seen or activity.running or workers.busy:
-            seen, idle_since = activity.requests, loop.time()
+            seen, idle_since, tidied = activity.requests, loop.time(), False
+        elif not tidied and loop.time() - idle_since > TIDY_IDLE_S:
+            tidied = True
+            await asyncio.to_thread(_tidy, service)
         elif idle_exit_seconds and loop.time() - idle_since > idle_exit_seconds:
             log.info("idle", seconds=idle_exit_seconds)
             break

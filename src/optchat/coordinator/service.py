@@ -24,7 +24,7 @@ from optchat.core.budget import calibrate, tokens, usable_tokens
 from optchat.core.records import Session
 from optchat.core.scopes import Scope, scope_of
 from optchat.core.snapshots import Visibility, pinned
-from optchat.engine import assemble, export, subagent, sync
+from optchat.engine import assemble, export, prune, subagent, sync
 from optchat.engine.answers import Answer
 from optchat.engine.deps import Deps
 from optchat.engine.sessions import own_lineage
@@ -371,6 +371,11 @@ class Service:
         if response.repaired:
             self.on_work()
         return response
+
+    def tidy(self) -> int:
+        """Prune what nothing shows any more, a scope a transaction; how many rows went."""
+        scopes = self.store.read(lambda tx: tx.sessions.scopes())
+        return sum(self.store.write(lambda tx, s=scope: prune.prune(tx, s)) for scope in scopes)
 
     def resync(self, request: ResyncRequest) -> SyncResponse:
         """Enable memory of a session again; see ``engine.sync.resync``."""

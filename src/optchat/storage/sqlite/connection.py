@@ -34,6 +34,8 @@ SQLITE_MIN = (3, 51, 3)
 BUSY_TIMEOUT_MS = 5_000
 CHECKPOINT_WAIT_MS = 1_000
 PAGE_CACHE_KIB = 16 * 1024
+LOG_BYTES_KEPT = 16 * 1024 * 1024
+"""A log that had to grow, because something read an old state for long, shrinks to this again."""
 
 
 def library_version() -> str:
@@ -111,6 +113,7 @@ class Connection:
         self._db.pragma("journal_mode", "wal")
         self._db.pragma("synchronous", 2)  # FULL
         self._db.pragma("secure_delete", 1)
+        self._db.pragma("journal_size_limit", LOG_BYTES_KEPT)
         self._db.set_wal_hook(self._note_wal)  # takes the place of the automatic checkpoint
 
     def _note_wal(self, _db: object, _name: str, pages: int) -> int:
