@@ -182,7 +182,12 @@ def is_there(point: str, what: Any, look: Callable[[str], list[Any]]) -> bool:
         case "admission":
             return bool(look(f"select 1 from turn where turn_id = '{what}' and pin is not null"))
         case "seal":
-            return look("select max(length) from generation")[0][0] >= what
+            number, generation, records = what
+            found = look(
+                "select g.length from generation g join session s using (session_id) "
+                f"where s.number = {number} and g.number = {generation}"
+            )
+            return bool(found) and found[0][0] >= records
         case "node":
             tree, start, count, text = what
             found = look(

@@ -57,7 +57,7 @@ class Crasher:
     def watch(self) -> None:
         """Listen to the units of work; what they do is not changed."""
         self._after(assemble, "admit", "admission", lambda done, *_: done.turn)
-        self._after(sync, "sync", "seal", lambda done, *_: done.sealed and done.records)
+        self._after(sync, "sync", "seal", lambda done, *_: _sealed(done))
         self._after(results, "_put", "node", lambda _, tx, node: _named(node))
         self._after(results, "publish", "publication", lambda done, *_: done and done.turn_id)
         self._after(SqliteTrees, "put_view", "view", lambda _, me, *a: [str(a[0]), a[1].revision])
@@ -106,6 +106,10 @@ class Crasher:
         if os.environ.get("OPTCHAT_TEST_MIGRATED"):
             steps = (*MIGRATIONS, m0002_crashing)
             store_module.migrate = partial(migrate, migrations=steps)
+
+
+def _sealed(done: Any) -> list[Any]:
+    return [int(done.session[1:]), done.generation, done.records] if done.sealed else []
 
 
 def _named(node: Any) -> list[Any]:

@@ -38,10 +38,16 @@ class Note(NamedTuple):
 
 
 class Disk(apsw.VFS):
-    """The default file system of this process while it is in use; ``notes`` is what it did."""
+    """The default file system of this process while it is in use; ``notes`` is what it did.
+
+    ``writes_left``, once set, is how many writes there is room for; each one after those raises
+    ``refusal``.
+    """
 
     def __init__(self) -> None:
         self.notes: list[Note] = []
+        self.writes_left: int | None = None
+        self.refusal: type[Exception] = apsw.FullError
         self._known: set[str] = set()
         self._lock = threading.Lock()
         super().__init__("powerloss", "unix", makedefault=True)
@@ -49,6 +55,12 @@ class Disk(apsw.VFS):
     def note(self, verb: str, name: str, offset: int = 0, data: Any = None) -> None:
         with self._lock:
             self.notes.append(Note(verb, Path(name).name, offset, data))
+
+    def take_room(self) -> None:
+        if self.writes_left is not None:
+            if self.writes_left <= 0:
+                raise self.refusal
+            self.writes_left -= 1
 
     def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:  # noqa: N802
         path = name.filename() if isinstance(name, apsw.URIFilename) else name
@@ -79,6 +91,7 @@ class _File(apsw.VFSFile):
         super().__init__("unix", name, flags)
 
     def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802
+        self._disk.take_room()
         super().xWrite(data, offset)
         if self._path is not None:
             self._disk.note("write", self._path, offset, bytes(data))

@@ -24,6 +24,9 @@ from optchat.storage.ports import Store, Tx
 log = structlog.get_logger()
 
 WORKER_POLL_S = 2.0
+CLOCK_STEP_MS = 5_000
+"""A clock that is further back than this was set back; less is correction."""
+
 MADE_BY = "compactor.made_by"
 
 
@@ -72,7 +75,8 @@ class Workers:
         self._stopping = stopping
         self._closed = False
         self._changed = changed
-        self._active_ms = deps.clock.now_ms()
+        self._seen_ms = self._active_ms = deps.clock.now_ms()
+        self._store = store
         self._deps = deps
         self.model = make_model(settings)
         self.desk = Desk(settings, lambda: self._active_ms)
@@ -107,6 +111,14 @@ class Workers:
         """A host did something: the hour is not idle."""
         self._active_ms = self._deps.clock.now_ms()
 
+    def watch_clock(self) -> None:
+        """Nothing that was put off waits once more for the time that the clock was set back by."""
+        now_ms = self._deps.clock.now_ms()
+        if now_ms < self._seen_ms - CLOCK_STEP_MS:
+            log.warning("the clock was set back", milliseconds=self._seen_ms - now_ms)
+            self._store.write(lambda tx: tx.jobs.release_put_off("", now_ms))
+        self._seen_ms = now_ms
+
     def close(self) -> None:
         """Finish the jobs in hand and end; what is queued stays queued."""
         with self._wake:
@@ -127,6 +139,7 @@ class Workers:
                 self._pending = False
                 self._busy += 1
             try:
+                self.watch_clock()
                 while not self._closed and worker.run_one():
                     self.wake()
                     self._changed()

@@ -62,25 +62,29 @@ def run(home: Path) -> None:
         ) from None
     try:
         settings = config.load(home)
-        store = SqliteStore(paths.store)
+        clock = SystemClock()
+        store = SqliteStore(paths.store, clock)
         try:
-            epoch = store.write(_take_over)
+            epoch = store.write(lambda tx: take_over(tx, clock.now_ms()))
             store.owner_epoch = epoch
-            _serve(paths, settings, store, epoch)
+            _serve(paths, Deps(settings, clock, RandomIds()), store, epoch)
         finally:
             store.close()
     finally:
         lock.release()
 
 
-def _take_over(tx: Tx) -> int:
-    """Fence whoever owned the store before, and make due at once what it held."""
+def take_over(tx: Tx, now_ms: int) -> int:
+    """Fence whoever owned the store before; the new epoch.
+
+    What it held is due at once, and so is what was put off: the clock may have been set back since.
+    """
     tx.jobs.end_leases()
+    tx.jobs.release_put_off("", now_ms)
     return tx.meta.raise_epoch()
 
 
-def _serve(paths: Paths, settings: config.Config, store: Store, epoch: int) -> None:
-    deps = Deps(settings, SystemClock(), RandomIds())
+def _serve(paths: Paths, deps: Deps, store: Store, epoch: int) -> None:
     service = Service(store, deps, paths.home, epoch)
     stopping = threading.Event()
     workers = Workers(store, deps, service.changed, stopping)
@@ -90,7 +94,7 @@ def _serve(paths: Paths, settings: config.Config, store: Store, epoch: int) -> N
     listener = bind(paths.socket)
     ours = identity_of(paths.socket)
     try:
-        idle_exit_seconds = settings.coordinator.idle_exit_seconds
+        idle_exit_seconds = deps.config.coordinator.idle_exit_seconds
         asyncio.run(_answer(paths, service, listener, stopping, workers, idle_exit_seconds))
     finally:
         listener.close()
