@@ -13,7 +13,7 @@ WORKERS ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help setup node test check fmt lint format-check types imports plugin-types wire wire-fresh \
-	bundle-fresh docs docs-fresh leaks e2e bench plugin lock demo clean
+	bundle-fresh docs docs-fresh leaks crash e2e bench plugin lock demo clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -62,6 +62,10 @@ node_modules/.locked: package-lock.json .npmrc
 test: setup ## all tests (T='-k name' or T=tests/unit narrows them)
 	$(if $(T),,@if [ -e node_modules/.locked ]; then node plugins/opencode/test/run.mjs; fi)
 	$(PY) -m pytest -n $(WORKERS) --dist loadfile $(T)
+
+crash: setup ## power cuts at every write and sync, and 20 kill -9 at each kind of commit
+	OPTCHAT_TEST_CUTS=all OPTCHAT_TEST_SEEDS=20 $(PY) -m pytest -s -p no:randomly \
+		tests/durability/test_power_loss.py tests/acceptance/test_crash_boundaries.py
 
 e2e: setup ## only the tests that run the real OpenCode
 	$(PY) -m pytest -m host $(T)

@@ -114,7 +114,7 @@ class _File(apsw.VFSFile):
 def disk() -> Iterator[Disk]:
     """Every connection that is opened inside goes through the disk; so do the migration's files."""
     made = Disk()
-    replace, sync = Path.replace, migrations._sync
+    replace, sync = Path.replace, migrations.sync_path
 
     def renaming(self: Path, target: Path) -> Path:
         done = replace(self, target)
@@ -127,7 +127,7 @@ def disk() -> Iterator[Disk]:
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Path, "replace", renaming)
-        patched.setattr(migrations, "_sync", syncing)
+        patched.setattr(migrations, "sync_path", syncing)
         try:
             yield made
         finally:

@@ -9,6 +9,7 @@ import contextlib
 import json
 from pathlib import Path
 
+import filelock
 import pytest
 
 from optchat.coordinator.client import Client
@@ -211,3 +212,16 @@ def test_a_store_that_cannot_be_opened_is_a_fault_with_a_next_step(memory):
     assert status == 1
     assert "cannot be opened" in found["faults"][0]["what"]
     assert found["faults"][0]["next"].startswith("move ")
+
+
+def test_a_lock_without_an_answer_is_a_fault_and_the_store_is_left_alone(memory):
+    """§9: somebody owns the directory, so that the doctor must not open it."""
+    memory.ensure()
+    memory.stop()
+    before = memory.paths.store.read_bytes()
+    with filelock.FileLock(memory.paths.lock, mode=0o600):
+        status, found = doctor(memory, "--repair")
+    assert status == 1
+    assert "does not answer" in found["faults"][0]["what"]
+    assert str(memory.paths.log) in found["faults"][0]["next"]
+    assert memory.paths.store.read_bytes() == before

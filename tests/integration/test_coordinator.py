@@ -15,6 +15,7 @@ import shutil
 import socket
 import stat
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -393,6 +394,33 @@ def test_an_idle_coordinator_ends_by_itself(memory: Memory) -> None:
     assert status == 0
     assert "Traceback" not in said
     assert not memory.paths.socket.exists()
+
+
+def test_a_quiet_coordinator_tidies_once_and_serves_on(memory: Memory) -> None:
+    """§6: what nothing shows any more goes when nobody asks; the newest view of each tree stays."""
+    run = (
+        f"from optchat.coordinator import daemon as d; d.TIDY_IDLE_S = 0.3; d.run({memory.home!r})"
+    )
+    memory.home.mkdir(mode=0o700)
+    code = f"from pathlib import Path, PosixPath; {run}"
+    memory.started.append(
+        subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+    )
+    eventually(memory.health)
+    with Client(memory.paths) as client:
+        talk(client, turns=4)
+        eventually(lambda: len(memory.publications()) == 4)
+        eventually(
+            lambda: memory.rows("select count(*) = count(distinct tree) from tree_view")[0][0]
+        )
+        assert memory.rows("select max(revision) from tree_view where tree like 'p:%'")[0][0] >= 4
+        talk(client, "B", turns=1)
+        memory.published(5)
 
 
 def test_a_stop_with_jobs_queued_is_clean_and_they_go_on_after(memory: Memory) -> None:

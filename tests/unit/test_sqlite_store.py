@@ -10,7 +10,6 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -34,6 +33,7 @@ from optchat.limits import BLOB_CHUNK_BYTES
 from optchat.refs import BlobHash, Csn, ProjectId, ScopeId, SessionId, TurnId
 from optchat.storage.ports import SearchQuery, Tx
 from optchat.storage.sqlite import SqliteStore
+from optchat.storage.sqlite import connection as connection_module
 from optchat.storage.sqlite import store as store_module
 from optchat.storage.sqlite.connection import Connection, check_library
 from optchat.storage.sqlite.migrations import MIGRATIONS, backup_path, backups, migrate
@@ -415,30 +415,39 @@ def test_a_stale_owner_is_fenced_by_the_next_one(path, store):
 
 
 def test_the_log_stays_bounded_while_readers_come_and_go(path, store, monkeypatch):
+    """A reader is in the midst of every other commit; a checkpoint waits until it has gone."""
     monkeypatch.setattr(store_module, "CHECKPOINT_PAGES", 50)
     monkeypatch.setattr(store_module, "TRUNCATE_PAGES", 200)
+    monkeypatch.setattr(connection_module, "CHECKPOINT_WAIT_MS", 60_000)
     store._truncate_at = 200
-    stop = threading.Event()
+    noise = random.Random(1)
+    sizes: list[int] = []
 
-    def read_on() -> int:
-        reads = 0
-        while not stop.is_set():
-            store.read(lambda tx: (tx.meta.csn(), time.sleep(0.002), tx.records.count()))
-            reads += 1
-        return reads
+    def write() -> None:
+        store.write(lambda tx: tx.blobs.put(noise.randbytes(40_000)))
 
-    largest = 0
-    with ThreadPoolExecutor(3) as pool:
-        readers = [pool.submit(read_on) for _ in range(3)]
-        noise = random.Random(1)
-        try:
-            for _ in range(120):
-                store.write(lambda tx: tx.blobs.put(noise.randbytes(40_000)))
-                largest = max(largest, (path.parent / "store.db-wal").stat().st_size)
-        finally:
-            stop.set()
-        assert all(reader.result() > 0 for reader in readers)
-    assert largest < 2_500_000, "120 writes are 5 MB of log"
+    def hold(tx: Tx, entered: threading.Event, leave: threading.Event) -> tuple[int, int]:
+        before = tx.meta.csn()
+        entered.set()
+        leave.wait(60)
+        return before, tx.meta.csn()
+
+    with ThreadPoolExecutor(1) as pool:
+        for number in range(120):
+            if number % 2:
+                write()
+            else:
+                entered, leave = threading.Event(), threading.Event()
+                reader = pool.submit(store.read, lambda tx, e=entered, v=leave: hold(tx, e, v))
+                assert entered.wait(60)
+                write()
+                leave.set()
+                before, after = reader.result()
+                assert before == after
+            store._do(lambda connection: None)  # behind any checkpoint that the commit led to
+            sizes.append((path.parent / "store.db-wal").stat().st_size)
+    pages_max = 200 + 2 * 16
+    assert max(sizes) < pages_max * (4096 + 24), "120 writes are 5 MB of log"
     assert store.checkpoint()
     assert (path.parent / "store.db-wal").stat().st_size == 0
 

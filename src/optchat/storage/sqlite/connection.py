@@ -7,7 +7,6 @@ are never opened by anything else in the process, because closing such a file dr
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -59,15 +58,30 @@ def make_private(path: Path) -> None:
     """Create the store's folder (0700) and its empty file (0600) where they are missing.
 
     SQLite gives its companion files the mode of the database file. The file is opened only when it
-    is new, so that no lock of a connection in this process can be dropped.
+    is new, so that no lock of a connection in this process can be dropped; then its name and its
+    folder's are synced, because SQLite syncs what is in the folder and not the folder's own name.
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
+        try:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            pass
+        else:
+            sync_path(path.parent)
+            sync_path(path.parent.parent)
         path.chmod(0o600)
     except OSError as error:
         raise StorageError(f"The store at {path} cannot be made: {error.strerror}.") from error
+
+
+def sync_path(path: Path) -> None:
+    """Make a file's content, or the names in a folder, survive a loss of power."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 class Connection:

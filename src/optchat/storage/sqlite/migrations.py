@@ -13,7 +13,7 @@ from importlib import resources
 from pathlib import Path
 
 from optchat.errors import SchemaTooNew, StorageError
-from optchat.storage.sqlite.connection import Connection
+from optchat.storage.sqlite.connection import Connection, sync_path
 
 Migration = Callable[[Connection], None]
 
@@ -85,16 +85,8 @@ def _back_up(connection: Connection, target: Path) -> None:
         partial.unlink(missing_ok=True)
         os.close(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         connection.vacuum_into(partial)
-        _sync(partial)
+        sync_path(partial)
         partial.replace(target)
-        _sync(target.parent)
+        sync_path(target.parent)
     except OSError as error:
         raise StorageError(f"The backup {target} cannot be made: {error.strerror}.") from error
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
