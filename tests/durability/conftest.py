@@ -17,7 +17,7 @@ LONG = "The broker keeps every message until its consumer acknowledges it. " * 1
 
 
 class Patient(Bench):
-    """Two sessions with merged views, one edit, and everything published."""
+    """Two sessions with merged views, one edit, a fork, and everything published."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(
@@ -32,6 +32,9 @@ class Patient(Bench):
         self.a.edited(4, "I take it back.")
         self.a.sync(idle=True)
         self.talk(1)
+        self.c = self.a.fork("C")
+        self.c.turn("in the fork", LONG + "forked")
+        self.drain()
 
     def talk(self, count: int = 1) -> None:
         for turn in range(count):
@@ -57,7 +60,8 @@ class Patient(Bench):
 
     def kept(self) -> list[tuple[object, bytes]]:
         """Every record with its original."""
-        found = [*self.records("A", 0), *self.records("A", 1), *self.records("B", 0)]
+        own = (("A", 0), ("A", 1), ("B", 0), ("C", 0))
+        found = [record for name, number in own for record in self.records(name, number)]
         return [(record, self.payload(record)) for record in found]
 
 

@@ -27,7 +27,7 @@ DAMAGE = {
     "a line that the shared view names": (["delete from node where tree like 'p:%' and start = 0"], "summaries are gone"),
     "the line of the newest publication": (
         ["delete from node where tree like 'p:%' and count = 1 and start = (select max(seq) from publication)"],
-        "the view of the shared memory names",
+        "summaries are gone",
     ),
     "a tombstone": (["delete from node where tree like 'p:%' and kind = 'fallback'"], "summaries are gone"),
     "a view with a gap": (

@@ -94,7 +94,7 @@ class Recorded(SqliteStore):
 
 
 def run_workload(folder: Path, *, level: int) -> tuple[Disk, list[Acknowledged]]:
-    """Two sessions that talk, are summarised and published, edited, and then a new schema."""
+    """Sessions that talk, are summarised, published, edited and forked; then a new schema."""
     memory = Memory(
         readiness_timeout_ms=0,
         own_high_bytes=1_500,
@@ -132,6 +132,9 @@ def run_workload(folder: Path, *, level: int) -> tuple[Disk, list[Acknowledged]]
         a.sync(idle=True)
         drain()
         talk(a, 1)
+        store.deed = "fork"
+        c = a.fork("C")
+        talk(c, 1)
         assert holds_everything(store)
         store.deed = "close"
         store.close()
@@ -156,6 +159,7 @@ def holds_everything(store: SqliteStore) -> bool:
                 "tree_view where entries like '%[0,2,%' and tree like 'p:%'",
                 "fold",
                 "generation where number = 1 and inherited > 0",
+                "generation where number = 0 and inherited > 0",
             )
         )
 
