@@ -191,6 +191,7 @@ def test_the_command_asks_the_coordinator_or_looks_itself(memory, monkeypatch, t
     memory.stop()
     assert doctor(memory, "--full")[1]["checked"] == found["checked"]
 
+    memory.paths.socket.write_text("mine")
     memory.paths.store.chmod(0o644)
     (memory.home / "config.toml").write_text("[memory]\nlayuot = 1\n")
     (memory.home / "memory.db.schema0.bak").write_bytes(b"no database" * 500)
@@ -199,8 +200,15 @@ def test_the_command_asks_the_coordinator_or_looks_itself(memory, monkeypatch, t
     status, found = doctor(memory)
     assert status == 1
     whats = "\n".join(f["what"] for f in found["faults"])
-    for told in ("memory.db.schema0.bak is damaged", "layuot", "/nowhere/optchat.js"):
+    for told in (
+        "memory.db.schema0.bak is damaged",
+        "layuot",
+        "/nowhere/optchat.js",
+        "is no socket",
+    ):
         assert told in whats
+    told = memory.cli("doctor").stdout
+    assert told.count("unharmed: ") == told.count("next: ") == len(found["faults"])
     # Opening the store has narrowed it already.
     assert memory.paths.store.stat().st_mode & 0o077 == 0
 

@@ -214,13 +214,19 @@ def doctors_word(path: Path, migrations: tuple) -> str:
 
 
 def is_copy(backup: Path, before: Acknowledged, after: Acknowledged) -> bool:
-    if not backup.exists():
-        return False
-    connection = Connection(backup, readonly=False)
+    """Whether the copy is there and whole, and is of the state that the migration began with."""
     try:
-        return after.deed == "after the migration" or content(connection) == before.content
+        connection = Connection(backup, readonly=True)
+    except OptChatError:
+        return False
+    try:
+        kept = content(connection)
+        whole = connection.all("pragma integrity_check") == [("ok",)]
+    except OptChatError:
+        return False
     finally:
         connection.close()
+    return whole and (after.deed == "after the migration" or kept == before.content)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ def look_around(paths: Paths) -> tuple[list[Fault], list[str]]:
     """The faults, and what is only worth knowing."""
     faults = [
         *_open_to_others(paths),
+        *_socket(paths),
         *_configuration(paths),
         *_log(paths),
         *_copies(paths),
@@ -66,6 +67,16 @@ def _private(path: Path, mode: int) -> Iterator[Fault]:
             what=f"{path} is open to other users ({stat.S_IMODE(found.st_mode):04o})",
             unharmed="its content",
             next=f"chmod {mode:o} {path}",
+        )
+
+
+def _socket(paths: Paths) -> Iterator[Fault]:
+    """A socket that a coordinator left behind is replaced by the next; anything else is not."""
+    if paths.socket.exists() and not stat.S_ISSOCK(paths.socket.lstat().st_mode):
+        yield Fault(
+            what=f"{paths.socket} is in the way and is no socket: no coordinator can start",
+            unharmed="the store, and that file",
+            next=f"look at {paths.socket} and move it away",
         )
 
 
