@@ -15,7 +15,7 @@ from optchat.core.scopes import Scope
 from optchat.core.tree import ScopeTree, SessionTree, Tree, parse_tree
 from optchat.core.views import View
 from optchat.engine.lifecycle import is_current
-from optchat.engine.nodes import Forest, node_target
+from optchat.engine.nodes import Forest, is_retired, node_target
 from optchat.engine.publish import source_cover
 from optchat.engine.sessions import lineage, own_lineage
 from optchat.errors import IntegrityError
@@ -78,7 +78,8 @@ def check_scope(tx: Tx, scope: Scope) -> Found:
     found = Found()
     forest = Forest(tx, ScopeTree(scope.scope_id))
     published = {p.seq: p for p in tx.publications.range(scope.scope_id, 0, scope.publications)}
-    gone = [n for n in range(scope.publications) if n not in published]
+    numbers = range(scope.publications)
+    gone = [n for n in numbers if n not in published and not _is_forgotten(forest, n)]
     if gone:
         found.add(
             f"{len(gone)} publications of {scope.name} are gone: {_some(f'pub:{n}' for n in gone)}",
@@ -108,7 +109,8 @@ def _check_records(tx: Tx, found: Found, forest: Forest, verify: Verify) -> None
     own = forest.lineage.segments[-1]
     held = {r.seq: r for r in tx.records.range(own.tree, own.start, own.end_exclusive)}
     found.records += len(held)
-    gone = [seq for seq in range(own.start, own.end_exclusive) if seq not in held]
+    seqs = range(own.start, own.end_exclusive)
+    gone = [seq for seq in seqs if seq not in held and not _is_forgotten(forest, seq)]
     if gone:
         refs = _some(str(forest.ref(Span(seq, 1))) for seq in gone)
         found.add(f"{len(gone)} records are gone: {refs}", "all others are served", SAVE)
@@ -129,6 +131,12 @@ def _check_records(tx: Tx, found: Found, forest: Forest, verify: Verify) -> None
                 "its summary and every other original are served",
                 SAVE,
             )
+
+
+def _is_forgotten(forest: Forest, position: int) -> bool:
+    """Whether a tombstone keeps the position of what was removed on purpose."""
+    leaf = forest.node(Span(position, 1))
+    return leaf is not None and is_retired(leaf)
 
 
 def _check_nodes(tx: Tx, found: Found, forest: Forest, spans: Iterator[Span]) -> None:

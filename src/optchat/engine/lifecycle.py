@@ -15,6 +15,7 @@ from optchat.engine.nodes import (
     RETIRED_LABEL,
     RETIRED_TEXT,
     Forest,
+    commit,
     digest,
     enqueue_node,
     node_target,
@@ -194,7 +195,9 @@ def retire(tx: Tx, deps: Deps, scope_id: ScopeId, publications: Sequence[Publica
     for publication in publications:
         leaf = Span(publication.seq, 1)
         tx.publications.retire(scope_id, publication.seq, csn)
-        bury(tx, tree, leaf, csn)
+        revision = tx.trees.last_revision(tree, leaf)
+        tx.trees.retire_node(tree, leaf, csn)
+        bury(tx, tree, leaf, csn, revision=revision + 1)
         stale.update(ancestors(leaf, scope.publications))
     forest = Forest(tx, tree)
     for span in sorted(stale, key=lambda s: s.count):
@@ -219,15 +222,14 @@ def next_revision(tx: Tx, tree: Tree, span: Span) -> int:
     return max(tx.trees.last_revision(tree, span), asked) + 1
 
 
-def bury(tx: Tx, tree: ScopeTree, leaf: Span, csn: Csn) -> None:
-    """Put a contentless tombstone in the place of a retired publication's leaf."""
-    revision = tx.trees.last_revision(tree, leaf)
-    tx.trees.retire_node(tree, leaf, csn)
-    tx.trees.put_node(
+def bury(tx: Tx, tree: Tree, leaf: Span, csn: Csn, *, revision: int) -> None:
+    """Put the contentless tombstone that keeps a leaf's position."""
+    commit(
+        tx,
         Node(
             tree=tree,
             span=leaf,
-            revision=revision + 1,
+            revision=revision,
             kind=NodeKind.FALLBACK,
             label=RETIRED_LABEL,
             text=RETIRED_TEXT,
@@ -235,7 +237,7 @@ def bury(tx: Tx, tree: ScopeTree, leaf: Span, csn: Csn) -> None:
             model="none",
             prompt_version="none",
             born=csn,
-        )
+        ),
     )
 
 

@@ -66,8 +66,8 @@ def _make_again(
     if isinstance(tree, ScopeTree) and span.count == 1:
         publication = tx.publications.publication(scope_id, span.start)
         if publication is not None and publication.died is not None:
-            bury(tx, tree, span, tx.meta.next_csn())
-            tx.jobs.resolve(tree, span)
+            revision = tx.trees.last_revision(tree, span) + 1
+            bury(tx, tree, span, tx.meta.next_csn(), revision=revision)
         elif publication is not None:
             _publish_again(tx, deps, publication.turn_id, publication.session_id)
         return
