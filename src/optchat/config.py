@@ -117,7 +117,7 @@ class Compactor(_Table, frozen=True):
     """
 
     workers: int = 2
-    model: Literal["deterministic", "host", "openai", "anthropic"] = "deterministic"
+    model: Literal["deterministic", "host", "openai", "anthropic"] = "host"
     url: str = ""
     model_name: str = ""
     key_env: str = ""
@@ -196,8 +196,6 @@ def load(folder: Path) -> Config:
 
 
 def _compactor_problem(compactor: Compactor) -> str | None:
-    if compactor.model == "host":
-        return 'compactor.model = "host" is not there yet: the plugin does not answer for its host'
     if compactor.model in ("openai", "anthropic") and not (compactor.url and compactor.model_name):
         return f"compactor.model = {compactor.model!r} needs compactor.url and compactor.model_name"
     if compactor.key_env and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,99}", compactor.key_env):

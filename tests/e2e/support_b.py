@@ -28,6 +28,7 @@ from optchat.storage.sqlite.connection import Connection, Row
 from optchat.testing.hostevents import Event, EventStream
 from optchat.testing.hostfiles import PluginEntry
 from optchat.testing.provider import CapturedRequest, content_text
+from optchat.testing.settings import local
 from optchat.wire import (
     AssembleRequest,
     AssembleResponse,
@@ -86,13 +87,12 @@ class Memory:
     started: list[subprocess.Popen[str]] = field(default_factory=list[subprocess.Popen[str]])
 
     def __post_init__(self) -> None:
-        if self.settings:
-            self.configure(self.settings)
+        self.configure(self.settings)
 
     def configure(self, settings: str) -> None:
-        """Write config.toml; read by the next coordinator."""
+        """Write config.toml, with a local model unless it names one; the next coordinator reads it."""
         self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (self.home / "config.toml").write_text(settings, encoding="utf-8")
+        (self.home / "config.toml").write_text(local(settings), encoding="utf-8")
 
     @property
     def paths(self) -> Paths:

@@ -132,7 +132,9 @@ class Service:
         self.on_activity()
         if response.sealed or request.idle:
             self.on_work()
-        response.notice = next(iter(self._waiting()), None)
+        # That no host is there to make summaries is no news to the one that speaks.
+        if self.compaction is not None:
+            response.notice = self.compaction.desk.trouble()
         return response
 
     def _waiting(self) -> list[str]:
