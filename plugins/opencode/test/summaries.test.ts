@@ -48,6 +48,8 @@ async function outcome(on: Stage): Promise<WorkDone> {
   return done;
 }
 
+const models = (on: Stage) =>
+  on.host.prompted.map(({ body }) => (body as { model?: object }).model);
 const madeBy = (on: Stage) => on.host.prompted[0]?.id ?? "";
 
 test("a call is made in a marked session below none, which is deleted (§10)", async (t) => {
@@ -114,8 +116,7 @@ test("the coordinator's choice of a model comes before the host's small one", as
     return { data: answer("abcd: the line") };
   });
   await until(() => on.coordinator.of("/v1/work-done").length === 2);
-  const models = on.host.prompted.map(({ body }) => (body as { model?: object }).model);
-  assert.deepEqual(models, [
+  assert.deepEqual(models(on), [
     { providerID: "p", modelID: "chosen" },
     { providerID: "p", modelID: "with/slash" },
   ]);
@@ -138,7 +139,7 @@ test("without a small one it is the model of the person's last message", async (
   await on.hooks["chat.message"]({ sessionID: SESSION }, { message } as never);
   spoken();
   await outcome(on);
-  assert.deepEqual((on.host.prompted[0]?.body as { model?: object }).model, model);
+  assert.deepEqual(models(on), [model]);
 });
 
 test("a host that would try again is stopped, and the pause is passed on", async (t) => {
