@@ -51,7 +51,9 @@ class Memory(_Table, frozen=True):
 
     ``layout`` "fold" keeps requests append-only between folds; "every-turn" renders both views at
     each turn. ``readiness`` "strict" stops a turn whose memory does not fit; "partial" sends it
-    with what fits and says so.
+    with what fits and says so. ``fallback`` puts a line that only says "needs inspection" in the
+    place of a summary that has failed for good, so that it does not keep what is behind it native
+    and its turn unpublished (§10).
     """
 
     layout: Literal["fold", "every-turn"] = "fold"
@@ -59,6 +61,7 @@ class Memory(_Table, frozen=True):
     previous_exchange: bool = True
     readiness: Literal["strict", "partial"] = "strict"
     readiness_timeout_ms: int = 1_500
+    fallback: bool = True
     subagent_view: bool = False
     own_high_bytes: int = OWN_VIEW_HIGH_BYTES
     own_low_bytes: int = OWN_VIEW_LOW_BYTES

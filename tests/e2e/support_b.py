@@ -90,7 +90,7 @@ class Memory:
         self.configure(self.settings)
 
     def configure(self, settings: str) -> None:
-        """Write config.toml, with a local model unless it names one; the next coordinator reads it."""
+        """Write config.toml for the next coordinator, with a local model unless it names one."""
         self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
         (self.home / "config.toml").write_text(local(settings), encoding="utf-8")
 

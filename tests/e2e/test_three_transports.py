@@ -178,7 +178,7 @@ def test_nothing_of_a_summary_is_seen_kept_or_left(memory: Memory) -> None:
     assert "of conversations" not in searched
     asked = events.of_type("permission.asked", "permission.updated")
     assert not asked
-    assert not [e for e in events.of_type("session.error")]
+    assert not events.of_type("session.error")
 
 
 def test_the_terminal_shows_nothing_of_a_summary(memory: Memory) -> None:

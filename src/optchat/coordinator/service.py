@@ -300,7 +300,8 @@ class Service:
                 )
             )
         failed = tx.jobs.failed(20)
-        notices += [f"a summary failed for good: {job.target} ({job.error})" for job in failed]
+        told = "; its line only says: needs inspection" if self.deps.config.memory.fallback else ""
+        notices += [f"a summary failed for good: {j.target} ({j.error}){told}" for j in failed]
         return StatusResponse(
             health=self.health(),
             records=tx.records.count(),
