@@ -87,12 +87,20 @@ class Memory:
     started: list[subprocess.Popen[str]] = field(default_factory=list[subprocess.Popen[str]])
 
     def __post_init__(self) -> None:
-        self.configure(self.settings)
+        if self.settings:
+            self.configure(self.settings)
 
     def configure(self, settings: str) -> None:
         """Write config.toml for the next coordinator, with a local model unless it names one."""
         self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (self.home / "config.toml").write_text(local(settings), encoding="utf-8")
+        file = self.home / "config.toml"
+        file.touch(mode=0o600)
+        file.write_text(local(settings), encoding="utf-8")
+
+    def _settle(self) -> None:
+        """A coordinator of ours never waits for a host's model unless it is told to."""
+        if not (self.home / "config.toml").exists():
+            self.configure("")
 
     @property
     def paths(self) -> Paths:
@@ -123,6 +131,7 @@ class Memory:
 
     def serve(self) -> subprocess.Popen[str]:
         """A coordinator in the foreground, as a child of the test."""
+        self._settle()
         process = subprocess.Popen(
             [*COMMAND, "serve", "--foreground"],
             env={**os.environ, **self.env},
@@ -136,6 +145,7 @@ class Memory:
 
     def ensure(self) -> dict[str, Any]:
         """Start the coordinator if none runs; what a plugin is told."""
+        self._settle()
         done = self.cli("ensure", "--json")
         assert done.status == 0, done
         return done.data

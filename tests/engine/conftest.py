@@ -28,6 +28,7 @@ class Bench:
     def __init__(self, folder: Path, *, sharing: Sharing | None = None, **memory: Any) -> None:
         self.folder = folder
         memory.setdefault("readiness_timeout_ms", 0)
+        memory.setdefault("fallback", False)
         self.config = Config(
             memory=Memory(**memory),
             sharing=sharing or Sharing(),

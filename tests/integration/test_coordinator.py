@@ -231,6 +231,7 @@ def test_an_unusable_configuration_is_named_and_the_store_unharmed(
     memory.ensure()
     memory.stop()
     before = memory.paths.store.read_bytes()
+    (memory.home / "config.toml").unlink()
     make(memory.home / "config.toml")
     done = memory.cli("ensure")
     assert done.status == 1
