@@ -272,3 +272,17 @@ def test_a_one_shot_run_leaves_its_jobs_and_ends_in_time(tmp_path: Path) -> None
         memory.host.start()
         assert gone(memory)  # asking makes the host load its plugins
         memory.wait_published(done.session_id, 1)
+
+
+def test_a_model_that_the_host_does_not_have_is_told_and_costs_nothing(tmp_path: Path) -> None:
+    """§10: the named outcome, no call on the bill, and the turn is there all the same."""
+    config = HOST + 'small_model = "fake/no-such-model"\n'
+    with running_memory(tmp_path, config=config) as memory:
+        a = memory.host.create_session(title="A")
+        memory.provider.plan(a, text(LONG))
+        memory.host.prompt(a, "Which retry?")
+        eventually(lambda: "gone" in " ".join(memory.status().notices) or None)
+        assert memory.optchat_json("spend")["total"]["input_tokens"] == 0
+        eventually(lambda: gone(memory))
+        assert memory.records(a) == 2
+        assert len(memory.provider.requests(purpose=None)) == 1

@@ -221,6 +221,12 @@ export class Host {
     return this.#limits.get(key) ?? { context: 0, output: 0 };
   }
 
+  /** Whether the host has a model; asking for another one is refused without a reason. */
+  async has({ providerID, modelID }: ModelName): Promise<boolean> {
+    await this.limit(providerID, modelID);
+    return this.#limits.has(`${providerID}/${modelID}`);
+  }
+
   async agent(name: string): Promise<HostAgent | undefined> {
     this.#agents ??= data<HostAgent[]>(this.#client.app.agents());
     this.#agents.catch(() => {

@@ -73,10 +73,12 @@ export class Summaries {
     await this.#connection.ensure().catch(() => undefined);
     await this.#sweep().catch(() => undefined);
     while (!signal.aborted) {
+      const asked = Date.now();
       const next = await this.#next().catch(() => undefined);
       if (next?.wanted === false) return;
       if (next?.work) await this.#serve(next.work);
-      else if (!next) await pause(PAUSE_MS, signal);
+      // An answer that was not held back would be asked for in vain again at once.
+      else if (Date.now() - asked < PAUSE_MS) await pause(PAUSE_MS, signal);
     }
   }
 
@@ -95,21 +97,25 @@ export class Summaries {
   async #make(work: Work): Promise<WorkDone> {
     const host = this.#host;
     const { calls } = shared();
-    const call = new Call(work);
-    this.#current = call;
     let id: string | undefined;
     try {
+      const model = nameOf(work.model ?? this.#small) ?? host.lastModel;
+      if (model && !(await host.has(model))) {
+        const { providerID, modelID } = model;
+        return unsent(work, "gone", `the host has no model ${providerID}/${modelID}`);
+      }
       id = await host.open({
         title: TITLE,
         parentID: PARENT,
         metadata: { optchat: { internal: true, pid: process.pid } },
         permission: [{ permission: "*", pattern: "*", action: "deny" }],
       });
+      const call = new Call(work);
+      this.#current = call;
       calls.set(id, call);
-      return await this.#ask(id, call);
+      return await this.#ask(id, call, model);
     } catch {
-      const detail = "the host could not make a session for it";
-      return { id: work.id, outcome: "unavailable", sent: false, detail };
+      return unsent(work, "unavailable", "the host could not make a session for it");
     } finally {
       this.#current = undefined;
       if (id !== undefined) {
@@ -119,24 +125,30 @@ export class Summaries {
     }
   }
 
-  async #ask(id: string, call: Call): Promise<WorkDone> {
+  async #ask(id: string, call: Call, model: ModelName | undefined): Promise<WorkDone> {
     const { work } = call;
-    const bound = setTimeout(
+    const late = setTimeout(
       () => call.giveUp("timed_out", "the host's model did not answer in time"),
       Math.max(1, work.timeout_ms - EARLY_MS),
     );
-    bound.unref();
+    late.unref();
     if (this.#stop.signal.aborted) call.giveUp("unavailable", "the host was closed");
-    const model = nameOf(work.model ?? this.#small) ?? this.#host.lastModel;
-    const answer = this.#host.prompt(id, { agent: AGENT, model, text: PLACEHOLDER }).then(
-      (message) => outcomeOf(work, message),
-      (thrown: Error): WorkDone => refusal(work, thrown),
-    );
+    let ended = false;
+    const answer = this.#host
+      .prompt(id, { agent: AGENT, model, text: PLACEHOLDER })
+      .then(
+        (message) => outcomeOf(work, message),
+        () => unsent(work, "unavailable", "the host refused the call"),
+      )
+      .finally(() => {
+        ended = true;
+      });
     const done = await Promise.race([answer, call.givenUp]);
-    clearTimeout(bound);
-    if (done === (await Promise.race([answer, undefined]))) return done;
-    await this.#host.abort(id).catch(() => undefined);
-    await Promise.race([answer, pause(SETTLE_MS)]);
+    clearTimeout(late);
+    if (!ended) {
+      await this.#host.abort(id).catch(() => undefined);
+      await Promise.race([answer, pause(SETTLE_MS)]);
+    }
     return done;
   }
 
@@ -157,10 +169,8 @@ function nameOf(model: string | undefined): ModelName | undefined {
   return providerID && modelID ? { providerID, modelID } : undefined;
 }
 
-// The host refuses before it asks a provider: what it does not have cannot be asked.
-function refusal({ id }: Work, { message }: Error): WorkDone {
-  const outcome = /model/i.test(message) ? "gone" : "unavailable";
-  return { id, outcome, sent: false, detail: "the host refused the call" };
+function unsent({ id }: Work, outcome: WorkDone["outcome"], detail: string): WorkDone {
+  return { id, outcome, sent: false, detail };
 }
 
 function isLeftOver({ metadata, time }: HostSession): boolean {

@@ -174,7 +174,15 @@ export class FakeHost {
           ok(structuredClone(this.others.get(path.id) ?? this.messages)),
       },
       config: {
-        providers: () => ok({ providers: [{ id: "fake", models: { "big-200k": model } }] }),
+        providers: () => {
+          const p = { chosen: model, "with/slash": model, big: model };
+          return ok({
+            providers: [
+              { id: "fake", models: { "big-200k": model } },
+              { id: "p", models: p },
+            ],
+          });
+        },
       },
       app: {
         agents: () => ok(this.agents),

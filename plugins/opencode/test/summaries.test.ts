@@ -185,15 +185,18 @@ test("the end of the plugin ends the call at once and deletes its session", asyn
 });
 
 test("what the host refuses has not been sent", async (t) => {
-  for (const [name, wanted] of [
-    ["ProviderModelNotFoundError", "gone"],
-    ["UnknownError", "unavailable"],
-  ] as const) {
-    const on = await working(t, [WORK], () => ({ error: { name } }));
-    const done = await outcome(on);
-    assert.deepEqual([done.outcome, done.sent], [wanted, false]);
-    assert.deepEqual(on.host.deleted, [madeBy(on)]);
-  }
+  const on = await working(t, [WORK], () => ({ error: { name: "UnknownError" } }));
+  const done = await outcome(on);
+  assert.deepEqual([done.outcome, done.sent], ["unavailable", false]);
+  assert.deepEqual(on.host.deleted, [madeBy(on)]);
+});
+
+test("a model that the host does not have is gone, and not asked for", async (t) => {
+  const on = await working(t, [{ ...WORK, model: "p/none" }], () => ({ data: answer("x") }));
+  const done = await outcome(on);
+  assert.deepEqual([done.outcome, done.sent], ["gone", false]);
+  assert.equal(done.detail, "the host has no model p/none");
+  assert.equal(on.host.prompted.length, 0);
 });
 
 test("an answer has its model and its tokens, and no thoughts", () => {
@@ -271,6 +274,18 @@ test("what a dead process left is deleted, and nothing of a living one", async (
 test("a one-shot run asks for nothing", () => {
   assert.equal(isOneShot(["bun", "/$bunfs/root/opencode", "run", "do it"]), true);
   assert.equal(isOneShot(["bun", "/$bunfs/root/opencode", "serve"]), false);
+});
+
+test("an answer that is not held back does not make a busy loop", async (t) => {
+  const on = await stage({}, (coordinator) => {
+    coordinator.answers["/v1/work"] = () => ({ wanted: true, work: null });
+  });
+  t.after(async () => {
+    await on.hooks.dispose();
+    await on.coordinator.stop();
+  });
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  assert.equal(on.coordinator.of("/v1/work").length, 1);
 });
 
 test("no coordinator is started for asking, and asking goes on when one is there", async (t) => {

@@ -97,8 +97,10 @@ class Worker:
 
     def _run_chat(self, model: ChatModel) -> bool:
         scopes = model.scopes()
-        self.desk.absent = scopes.reason if isinstance(scopes, Absent) else ""
+        self.desk.absent = ""
         if isinstance(scopes, Absent):
+            waits = self.store.read(lambda tx: tx.jobs.next_due_ms()) is not None
+            self.desk.absent = scopes.reason if waits else ""
             return False
         now_ms = self.deps.clock.now_ms()
         if not self.desk.breaker.admit(now_ms):

@@ -118,6 +118,11 @@ var Host = class {
     }
     return this.#limits.get(key) ?? { context: 0, output: 0 };
   }
+  /** Whether the host has a model; asking for another one is refused without a reason. */
+  async has({ providerID, modelID }) {
+    await this.limit(providerID, modelID);
+    return this.#limits.has(`${providerID}/${modelID}`);
+  }
   async agent(name) {
     this.#agents ??= data(this.#client.app.agents());
     this.#agents.catch(() => {
@@ -1128,10 +1133,11 @@ var Summaries = class {
     await this.#connection.ensure().catch(() => void 0);
     await this.#sweep().catch(() => void 0);
     while (!signal.aborted) {
+      const asked = Date.now();
       const next = await this.#next().catch(() => void 0);
       if (next?.wanted === false) return;
       if (next?.work) await this.#serve(next.work);
-      else if (!next) await pause(PAUSE_MS, signal);
+      else if (Date.now() - asked < PAUSE_MS) await pause(PAUSE_MS, signal);
     }
   }
   #next() {
@@ -1146,21 +1152,25 @@ var Summaries = class {
   async #make(work) {
     const host = this.#host;
     const { calls } = shared();
-    const call = new Call(work);
-    this.#current = call;
     let id;
     try {
+      const model = nameOf(work.model ?? this.#small) ?? host.lastModel;
+      if (model && !await host.has(model)) {
+        const { providerID, modelID } = model;
+        return unsent(work, "gone", `the host has no model ${providerID}/${modelID}`);
+      }
       id = await host.open({
         title: TITLE,
         parentID: PARENT,
         metadata: { optchat: { internal: true, pid: process.pid } },
         permission: [{ permission: "*", pattern: "*", action: "deny" }]
       });
+      const call = new Call(work);
+      this.#current = call;
       calls.set(id, call);
-      return await this.#ask(id, call);
+      return await this.#ask(id, call, model);
     } catch {
-      const detail = "the host could not make a session for it";
-      return { id: work.id, outcome: "unavailable", sent: false, detail };
+      return unsent(work, "unavailable", "the host could not make a session for it");
     } finally {
       this.#current = void 0;
       if (id !== void 0) {
@@ -1169,24 +1179,27 @@ var Summaries = class {
       }
     }
   }
-  async #ask(id, call) {
+  async #ask(id, call, model) {
     const { work } = call;
-    const bound = setTimeout(
+    const late2 = setTimeout(
       () => call.giveUp("timed_out", "the host's model did not answer in time"),
       Math.max(1, work.timeout_ms - EARLY_MS)
     );
-    bound.unref();
+    late2.unref();
     if (this.#stop.signal.aborted) call.giveUp("unavailable", "the host was closed");
-    const model = nameOf(work.model ?? this.#small) ?? this.#host.lastModel;
+    let ended2 = false;
     const answer = this.#host.prompt(id, { agent: AGENT, model, text: PLACEHOLDER }).then(
       (message) => outcomeOf(work, message),
-      (thrown) => refusal(work, thrown)
-    );
+      () => unsent(work, "unavailable", "the host refused the call")
+    ).finally(() => {
+      ended2 = true;
+    });
     const done = await Promise.race([answer, call.givenUp]);
-    clearTimeout(bound);
-    if (done === await Promise.race([answer, void 0])) return done;
-    await this.#host.abort(id).catch(() => void 0);
-    await Promise.race([answer, pause(SETTLE_MS)]);
+    clearTimeout(late2);
+    if (!ended2) {
+      await this.#host.abort(id).catch(() => void 0);
+      await Promise.race([answer, pause(SETTLE_MS)]);
+    }
     return done;
   }
   /** Delete what a process left that is no more. */
@@ -1202,9 +1215,8 @@ function nameOf(model) {
   const [, providerID, modelID] = model?.match(/^([^/]+)\/(.+)$/) ?? [];
   return providerID && modelID ? { providerID, modelID } : void 0;
 }
-function refusal({ id }, { message }) {
-  const outcome = /model/i.test(message) ? "gone" : "unavailable";
-  return { id, outcome, sent: false, detail: "the host refused the call" };
+function unsent({ id }, outcome, detail) {
+  return { id, outcome, sent: false, detail };
 }
 function isLeftOver({ metadata, time }) {
   const now = Date.now();
