@@ -526,8 +526,13 @@ def host_files(host: OpenCodeHost) -> dict[str, bytes]:
     return {
         str(path.relative_to(host.home)): path.read_bytes()
         for path in sorted(host.home.rglob("*"))
-        if path.is_file() and not path.is_symlink()
+        if path.is_file() and not path.is_symlink() and not _is_program(path)
     }
+
+
+def _is_program(path: Path) -> bool:
+    """The runtime keeps what it has translated of larger programs, our plugin's among them."""
+    return path.parent.name == "@t@" and path.suffix == ".pile"
 
 
 INJECTED = re.compile(

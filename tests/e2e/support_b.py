@@ -113,6 +113,7 @@ class Memory:
 
     def plugin(self, *, command: list[str] | None = None, **options: Any) -> PluginEntry:
         """Our plugin as an entry of the host's configuration; patient unless told otherwise."""
+        self._settle()
         return (PLUGIN.as_uri(), {"command": command or COMMAND, **PATIENT, **options})
 
     # --- the coordinator ---

@@ -48,9 +48,9 @@ export class Call {
     const asked = messages.findLast(({ info }) => info.role === "user")?.info;
     if (asked?.role !== "user") return;
     const made = this.work.messages.map(({ role, text }, index) => {
-      const id = `msg_optchat_${index}`;
+      const id = `${asked.id}_${index}`;
       const info = role === "user" ? { ...asked, id } : answered(asked, id);
-      return { info, parts: [{ id: `prt_optchat_${index}`, type: "text" as const, text }] };
+      return { info, parts: [{ id: `${id}_text`, type: "text" as const, text }] };
     });
     messages.splice(0, messages.length, ...made);
   }

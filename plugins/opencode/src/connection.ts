@@ -91,7 +91,8 @@ export class Connection {
   ): Promise<Routes[Path]["answer"] | undefined> {
     const socket = this.#socket;
     if (socket === undefined) return undefined;
-    return await this.#askAt(socket, path, body, Date.now() + timeoutMs, signal);
+    // On a connection of its own: it may be held for long, and the kept ones are few.
+    return await this.#askAt(socket, path, body, Date.now() + timeoutMs, signal, false);
   }
 
   async #askAt<Path extends keyof Routes>(
@@ -100,10 +101,11 @@ export class Connection {
     body: Routes[Path]["request"],
     deadline: number,
     signal: AbortSignal | undefined,
+    agent: Agent | false = this.#agent,
   ): Promise<Routes[Path]["answer"]> {
     const text = JSON.stringify(body ?? {});
     try {
-      const { status, answer } = await this.#post(socket, path, text, deadline, signal);
+      const { status, answer } = await this.#post(socket, path, text, deadline, signal, agent);
       if (status === 200) return JSON.parse(answer) as Routes[Path]["answer"];
       throw refused(status, answer);
     } catch (thrown) {
@@ -156,6 +158,7 @@ export class Connection {
     text: string,
     deadline: number,
     signal: AbortSignal | undefined,
+    agent: Agent | false,
   ): Promise<{ status: number; answer: string }> {
     return new Promise((resolve, reject) => {
       const payload = Buffer.from(text);
@@ -164,7 +167,7 @@ export class Connection {
         "content-length": payload.length,
         [PROTOCOL_HEADER]: String(PROTOCOL),
       };
-      const options = { socketPath, path, method: "POST", headers, agent: this.#agent };
+      const options = { socketPath, path, method: "POST", headers, agent };
       const call = httpRequest(options, (response) => {
         const chunks: Buffer[] = [];
         response.on("data", (chunk: Buffer) => chunks.push(chunk));

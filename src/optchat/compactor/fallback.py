@@ -12,7 +12,7 @@ from optchat.compactor.results import Made
 from optchat.core.records import RecordKind
 from optchat.core.tree import NodeKind, ScopeTree, SessionTree
 from optchat.engine.deps import Deps
-from optchat.engine.publish import publish, turn_source
+from optchat.engine.publish import turn_source
 from optchat.errors import IntegrityError
 from optchat.refs import TurnId
 from optchat.storage.ports import Job, JobKind, Tx
@@ -43,16 +43,8 @@ def _publish(tx: Tx, deps: Deps, turn_id: TurnId) -> None:
     if turn is None or turn.end_seq_exclusive is None:
         return
     source = turn_source(tx, turn, text_bytes_max=0)
-    line = _line(f"a turn of {turn.end_seq_exclusive - turn.start_seq:,} records")
-    publish(
-        tx,
-        deps,
-        source,
-        text=line.text,
-        model=line.model,
-        prompt_version=line.prompt_version,
-        kind=line.kind,
-    )
+    count = turn.end_seq_exclusive - turn.start_seq
+    results.put_turn(tx, deps, source, _line(f"a turn of {count:,} records"))
 
 
 def _put(tx: Tx, deps: Deps, job: Job) -> None:

@@ -159,17 +159,7 @@ def commit_turn(tx: Tx, deps: Deps, job: Job, source: TurnSource, made: Made) ->
         return False
     published = tx.publications.of_turn(source.turn.turn_id)
     if published is None:
-        done = publish(
-            tx,
-            deps,
-            source,
-            text=made.text,
-            model=made.model,
-            prompt_version=made.prompt_version,
-            kind=made.kind,
-            evidence=made.evidence,
-        )
-        return done is not None
+        return put_turn(tx, deps, source, made)
     tree, leaf = ScopeTree(published.scope_id), Span(published.seq, 1)
     if revision(job) == 1 and not stands_in(tx.trees.node(tree, leaf)):
         return False  # a replay
@@ -192,6 +182,21 @@ def commit_turn(tx: Tx, deps: Deps, job: Job, source: TurnSource, made: Made) ->
         ),
     )
     return True
+
+
+def put_turn(tx: Tx, deps: Deps, source: TurnSource, made: Made) -> bool:
+    """Publish a turn under a line; False when it is superseded, or published already."""
+    published = publish(
+        tx,
+        deps,
+        source,
+        text=made.text,
+        model=made.model,
+        prompt_version=made.prompt_version,
+        kind=made.kind,
+        evidence=made.evidence,
+    )
+    return published is not None
 
 
 def stands_in(node: Node | None) -> bool:

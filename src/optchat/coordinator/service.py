@@ -350,6 +350,10 @@ class Service:
         """A summary for the asking host's model to make; a host that only asks is not active."""
         return self.compactor.work(request)
 
+    def work_lost(self, response: WorkResponse) -> None:
+        """A summary that was given to a host that had gone."""
+        self.compactor.work_lost(response)
+
     def work_done(self, done: WorkDone) -> WorkDoneResponse:
         """The answer of a host's model."""
         return self.compactor.work_done(done)

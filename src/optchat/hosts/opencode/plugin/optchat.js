@@ -233,12 +233,12 @@ var Connection = class {
   async askIfRunning(path, body, timeoutMs, signal) {
     const socket = this.#socket;
     if (socket === void 0) return void 0;
-    return await this.#askAt(socket, path, body, Date.now() + timeoutMs, signal);
+    return await this.#askAt(socket, path, body, Date.now() + timeoutMs, signal, false);
   }
-  async #askAt(socket, path, body, deadline, signal) {
+  async #askAt(socket, path, body, deadline, signal, agent = this.#agent) {
     const text = JSON.stringify(body ?? {});
     try {
-      const { status, answer } = await this.#post(socket, path, text, deadline, signal);
+      const { status, answer } = await this.#post(socket, path, text, deadline, signal, agent);
       if (status === 200) return JSON.parse(answer);
       throw refused(status, answer);
     } catch (thrown) {
@@ -282,7 +282,7 @@ var Connection = class {
       child.on("close", () => fail(said.trim().split("\n").at(-1) || "it named no socket"));
     });
   }
-  #post(socketPath, path, text, deadline, signal) {
+  #post(socketPath, path, text, deadline, signal, agent) {
     return new Promise((resolve, reject) => {
       const payload = Buffer.from(text);
       const headers = {
@@ -290,7 +290,7 @@ var Connection = class {
         "content-length": payload.length,
         [PROTOCOL_HEADER]: String(PROTOCOL)
       };
-      const options = { socketPath, path, method: "POST", headers, agent: this.#agent };
+      const options = { socketPath, path, method: "POST", headers, agent };
       const call = httpRequest(options, (response) => {
         const chunks = [];
         response.on("data", (chunk) => chunks.push(chunk));
@@ -1018,9 +1018,9 @@ var Call = class {
     const asked = messages.findLast(({ info }) => info.role === "user")?.info;
     if (asked?.role !== "user") return;
     const made = this.work.messages.map(({ role, text }, index) => {
-      const id = `msg_optchat_${index}`;
+      const id = `${asked.id}_${index}`;
       const info = role === "user" ? { ...asked, id } : answered(asked, id);
-      return { info, parts: [{ id: `prt_optchat_${index}`, type: "text", text }] };
+      return { info, parts: [{ id: `${id}_text`, type: "text", text }] };
     });
     messages.splice(0, messages.length, ...made);
   }
