@@ -148,6 +148,22 @@ def test_a_turn_reaches_the_next_session_by_the_host_s_own_model(memory: Memory)
     assert not [r for r in mains if "optchat-summary" in r.text]
 
 
+def test_a_second_try_goes_on_in_the_same_conversation(memory: Memory) -> None:
+    """§10: the answer that was refused stands between the two questions, as the model's own."""
+    bad = "nothing of the form that was asked for"
+    before = len(summaries(memory))
+    memory.provider.responder = answering(
+        lambda request: answer(request) if asked_of(request).is_retry else text(bad)
+    )
+    a = memory.host.create_session(title="second try")
+    memory.turn(a, "Which retry?", text(LONG))
+    first, second = summaries(memory)[before:]
+    assert [m["role"] for m in second.messages] == ["system", "user", "assistant", "user"]
+    assert second.messages[:2] == first.messages
+    assert content_text(second.messages[2]) == bad
+    assert second.session_id != first.session_id
+
+
 def test_nothing_of_a_summary_is_seen_kept_or_left(memory: Memory) -> None:
     """§10, §13: before, during and after a call the lists and the memory hold the person's only."""
     gate = Gate()
