@@ -43,7 +43,7 @@ def _publish(tx: Tx, deps: Deps, turn_id: TurnId) -> None:
     if turn is None or turn.end_seq_exclusive is None:
         return
     source = turn_source(tx, turn, text_bytes_max=0)
-    count = turn.end_seq_exclusive - turn.start_seq
+    count = sum(part.span.count for part in source.cover)
     results.put_turn(tx, deps, source, _line(f"a turn of {count:,} records"))
 
 
