@@ -31,6 +31,7 @@ from optchat.testing.provider import (
     text,
 )
 from optchat.testing.replies import call
+from optchat.testing.settings import local
 
 PLUGIN = Path(optchat.__file__).parent / "hosts" / "opencode" / "plugin" / "optchat.js"
 COMMAND = [sys.executable, "-m", "optchat"]
@@ -130,7 +131,7 @@ def _measure(
 ) -> Figures:
     home = root / "memory"
     home.mkdir(mode=0o700)
-    (home / "config.toml").write_text(f'[memory]\nlayout = "{layout}"\n', encoding="utf-8")
+    (home / "config.toml").write_text(local(f'[memory]\nlayout = "{layout}"\n'), encoding="utf-8")
     plugin = (PLUGIN.as_uri(), {"command": COMMAND, **PATIENT})
     with (
         LoopbackProvider() as provider,

@@ -51,7 +51,9 @@ class Memory(_Table, frozen=True):
 
     ``layout`` "fold" keeps requests append-only between folds; "every-turn" renders both views at
     each turn. ``readiness`` "strict" stops a turn whose memory does not fit; "partial" sends it
-    with what fits and says so.
+    with what fits and says so. ``fallback`` puts a line that only says "needs inspection" in the
+    place of a summary that has failed for good, so that it does not keep what is behind it native
+    and its turn unpublished (§10).
     """
 
     layout: Literal["fold", "every-turn"] = "fold"
@@ -59,6 +61,7 @@ class Memory(_Table, frozen=True):
     previous_exchange: bool = True
     readiness: Literal["strict", "partial"] = "strict"
     readiness_timeout_ms: int = 1_500
+    fallback: bool = True
     subagent_view: bool = False
     own_high_bytes: int = OWN_VIEW_HIGH_BYTES
     own_low_bytes: int = OWN_VIEW_LOW_BYTES
@@ -117,7 +120,7 @@ class Compactor(_Table, frozen=True):
     """
 
     workers: int = 2
-    model: Literal["deterministic", "host", "openai", "anthropic"] = "deterministic"
+    model: Literal["deterministic", "host", "openai", "anthropic"] = "host"
     url: str = ""
     model_name: str = ""
     key_env: str = ""
@@ -196,8 +199,6 @@ def load(folder: Path) -> Config:
 
 
 def _compactor_problem(compactor: Compactor) -> str | None:
-    if compactor.model == "host":
-        return 'compactor.model = "host" is not there yet: the plugin does not answer for its host'
     if compactor.model in ("openai", "anthropic") and not (compactor.url and compactor.model_name):
         return f"compactor.model = {compactor.model!r} needs compactor.url and compactor.model_name"
     if compactor.key_env and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,99}", compactor.key_env):

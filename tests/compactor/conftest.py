@@ -39,12 +39,19 @@ class Bench:
     """One data directory, a scripted model, and what runs over them."""
 
     def __init__(
-        self, folder: Path, model: Any = None, *, store: Any = None, **settings: Any
+        self,
+        folder: Path,
+        model: Any = None,
+        *,
+        store: Any = None,
+        fallback: bool = False,
+        **settings: Any,
     ) -> None:
         self.folder = folder
         settings.setdefault("caps", NO_CAPS)
         compactor = Compactor(model="openai", url="http://x", model_name="m", **settings)
-        self.config = Config(memory=Memory(readiness_timeout_ms=0), compactor=compactor)
+        memory = Memory(readiness_timeout_ms=0, fallback=fallback)
+        self.config = Config(memory=memory, compactor=compactor)
         self.clock = ManualClock()
         self.deps = Deps(self.config, self.clock, CountedIds())
         self.model = model or ScriptedModel()

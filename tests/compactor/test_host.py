@@ -8,7 +8,7 @@ import pytest
 
 from optchat.compactor.models.host import HostModel
 from optchat.testing.endpoint import Asked, obedient
-from optchat.wire import WorkDone, WorkRequest, WorkUsage
+from optchat.wire import WorkDone, WorkRequest, WorkResponse, WorkUsage
 
 LONG = "The retry in src/net/http.ts waits 250 ms; the log shows ECONNRESET from the proxy. " * 10
 
@@ -197,3 +197,20 @@ def test_another_configured_model_sends_the_plugin_home(bench):
     bench.session().turn("one", LONG)
     response = bench.service.work(request())
     assert (response.wanted, response.work) == (False, None)
+
+
+def test_a_call_that_did_not_reach_its_host_goes_to_the_next(host_bench, plugin):
+    lost = []
+
+    def lose_the_first(work):
+        if lost:
+            return answer(work)
+        lost.append(work)
+        host_bench.service.work_lost(WorkResponse(wanted=True, work=work))
+        return None
+
+    host_bench.session().turn("one", LONG)
+    plugin(lose_the_first)
+    run(host_bench)
+    assert len(host_bench.publications()) == 1
+    assert host_bench.spent().calls == 1, "one call, made once"

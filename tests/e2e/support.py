@@ -44,6 +44,7 @@ from optchat.testing.provider import (
     failure,
     text,
 )
+from optchat.testing.settings import local
 from optchat.wire import SessionCounts, StatusResponse
 from tests.harness.request_reader import NativeTurn, check_coverage, read_request
 
@@ -182,13 +183,13 @@ def running_memory(
 ) -> Iterator[Memory]:
     """Start it all in ``folder``; afterwards stop host and coordinator and leave nothing running.
 
-    ``config`` is the data directory's ``config.toml``, ``plugin`` the plugin's options.
+    ``config`` is the data directory's ``config.toml``, with a local model unless it names one;
+    ``plugin`` are the plugin's options.
     """
     # A short path of its own: a Unix socket's is limited to about a hundred bytes, and everybody
     # who computes it must come to the same one.
     home = Path(tempfile.mkdtemp(prefix="optchat-e2e-"))
-    if config:
-        (home / "config.toml").write_text(config, encoding="utf-8")
+    (home / "config.toml").write_text(local(config), encoding="utf-8")
     with LoopbackProvider() as provider:
         host = OpenCodeHost(
             folder / "host",
@@ -525,8 +526,13 @@ def host_files(host: OpenCodeHost) -> dict[str, bytes]:
     return {
         str(path.relative_to(host.home)): path.read_bytes()
         for path in sorted(host.home.rglob("*"))
-        if path.is_file() and not path.is_symlink()
+        if path.is_file() and not path.is_symlink() and not _is_program(path)
     }
+
+
+def _is_program(path: Path) -> bool:
+    """The runtime keeps what it has translated of larger programs, our plugin's among them."""
+    return path.parent.name == "@t@" and path.suffix == ".pile"
 
 
 INJECTED = re.compile(

@@ -28,6 +28,7 @@ from optchat.storage.sqlite.connection import Connection, Row
 from optchat.testing.hostevents import Event, EventStream
 from optchat.testing.hostfiles import PluginEntry
 from optchat.testing.provider import CapturedRequest, content_text
+from optchat.testing.settings import local
 from optchat.wire import (
     AssembleRequest,
     AssembleResponse,
@@ -90,9 +91,16 @@ class Memory:
             self.configure(self.settings)
 
     def configure(self, settings: str) -> None:
-        """Write config.toml; read by the next coordinator."""
+        """Write config.toml for the next coordinator, with a local model unless it names one."""
         self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (self.home / "config.toml").write_text(settings, encoding="utf-8")
+        file = self.home / "config.toml"
+        file.touch(mode=0o600)
+        file.write_text(local(settings), encoding="utf-8")
+
+    def _settle(self) -> None:
+        """A coordinator of ours never waits for a host's model unless it is told to."""
+        if not (self.home / "config.toml").exists():
+            self.configure("")
 
     @property
     def paths(self) -> Paths:
@@ -105,6 +113,7 @@ class Memory:
 
     def plugin(self, *, command: list[str] | None = None, **options: Any) -> PluginEntry:
         """Our plugin as an entry of the host's configuration; patient unless told otherwise."""
+        self._settle()
         return (PLUGIN.as_uri(), {"command": command or COMMAND, **PATIENT, **options})
 
     # --- the coordinator ---
@@ -123,6 +132,7 @@ class Memory:
 
     def serve(self) -> subprocess.Popen[str]:
         """A coordinator in the foreground, as a child of the test."""
+        self._settle()
         process = subprocess.Popen(
             [*COMMAND, "serve", "--foreground"],
             env={**os.environ, **self.env},
@@ -136,6 +146,7 @@ class Memory:
 
     def ensure(self) -> dict[str, Any]:
         """Start the coordinator if none runs; what a plugin is told."""
+        self._settle()
         done = self.cli("ensure", "--json")
         assert done.status == 0, done
         return done.data

@@ -10,7 +10,7 @@ import pytest
 
 from optchat.compactor.models import DeterministicModel, SummaryModel
 from optchat.compactor.worker import Worker
-from optchat.config import Config, Memory, Sharing
+from optchat.config import Compactor, Config, Memory, Sharing
 from optchat.coordinator import service as service_module
 from optchat.coordinator.service import Service
 from optchat.core.tree import SessionTree
@@ -28,7 +28,12 @@ class Bench:
     def __init__(self, folder: Path, *, sharing: Sharing | None = None, **memory: Any) -> None:
         self.folder = folder
         memory.setdefault("readiness_timeout_ms", 0)
-        self.config = Config(memory=Memory(**memory), sharing=sharing or Sharing())
+        memory.setdefault("fallback", False)
+        self.config = Config(
+            memory=Memory(**memory),
+            sharing=sharing or Sharing(),
+            compactor=Compactor(model="deterministic"),
+        )
         self.clock = ManualClock()
         self.ids = CountedIds()
         self.deps = Deps(self.config, self.clock, self.ids)

@@ -17,6 +17,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -28,7 +29,7 @@ from optchat.coordinator.client import EXIT_NOT_OWNER, Client, RemoteError
 from optchat.errors import Unreachable
 from optchat.storage.sqlite import SqliteStore
 from optchat.testing.scripted import ScriptedSession
-from optchat.wire import PROTOCOL, PROTOCOL_HEADER, SyncResponse
+from optchat.wire import PROTOCOL, PROTOCOL_HEADER, SyncResponse, WorkRequest, WorkResponse
 from tests.e2e.support_b import COMMAND, Memory, Remote, alive, eventually, temporary_memory
 
 LONG = "the broker keeps every message until its consumer acknowledges it " * 20
@@ -232,6 +233,7 @@ def test_an_unusable_configuration_is_named_and_the_store_unharmed(
     memory.ensure()
     memory.stop()
     before = memory.paths.store.read_bytes()
+    (memory.home / "config.toml").unlink()
     make(memory.home / "config.toml")
     done = memory.cli("ensure")
     assert done.status == 1
@@ -583,3 +585,66 @@ def test_a_coordinator_outlives_its_starter(memory: Memory) -> None:
     pid = done.data["pid"]
     assert alive(pid)
     assert os.getsid(pid) == pid
+
+
+# --- hosts that wait for work ---------------------------------------------------------------------
+
+
+def test_hosts_that_wait_for_work_hold_nobody_up() -> None:
+    """§6, §10: fifty open hosts that ask for summaries to make, and a turn beside them."""
+    with temporary_memory('[compactor]\nmodel = "host"\n') as memory:
+        memory.ensure()
+        with Client(memory.paths, timeout_s=20) as client, ThreadPoolExecutor(50) as pool:
+            ask(client, "A")
+            waiting = [pool.submit(wait_for_work, memory, n) for n in range(50)]
+            eventually(lambda: sum(f.running() for f in waiting) == 50)
+            begun = time.monotonic()
+            ask(client, "B")
+            took = time.monotonic() - begun
+            # Even the end does not wait for them.
+            memory.stop()
+            ended = time.monotonic() - begun - took
+            [f.exception() for f in waiting]
+    assert took < 3, f"{took:.1f} s for a turn"
+    assert ended < 8, f"{ended:.1f} s to stop"
+
+
+def ask(client: Client, name: str) -> ScriptedSession:
+    """A session's first request, which needs no summary."""
+    session = ScriptedSession(Remote(client), name, directory="/project")
+    session.user("short")
+    session.sync()
+    assert session.assemble().state == "ready"
+    return session
+
+
+def asking(number: int) -> WorkRequest:
+    return WorkRequest(
+        host="scripted",
+        instance=str(number),
+        project_key="/project",
+        project_directory="/project",
+        directory="/project",
+        wait_ms=10_000,
+    )
+
+
+def wait_for_work(memory: Memory, number: int) -> WorkResponse:
+    with Client(memory.paths, timeout_s=20) as client:
+        return client.call("/v1/work", asking(number), WorkResponse)
+
+
+def test_work_is_not_given_to_a_host_that_has_gone() -> None:
+    """§10: its question is still open here when it is killed; the next host gets the call."""
+    with temporary_memory('[compactor]\nmodel = "host"\nhold_seconds = 0\n') as memory:
+        memory.ensure()
+        with Client(memory.paths, timeout_s=20) as client:
+            session = ask(client, "A")
+            with pytest.raises(Unreachable), Client(memory.paths, timeout_s=0.5) as gone:
+                gone.call("/v1/work", asking(1), WorkResponse)
+            session.assistant(LONG, terminal="completed")
+            session.sync(idle=True)
+            begun = time.monotonic()
+            taken = wait_for_work(memory, 2)
+            assert taken.work is not None
+            assert time.monotonic() - begun < 10, "within the first question's time"

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from optchat.compactor.models import DeterministicModel
 from optchat.compactor.worker import Worker
-from optchat.config import Config, Memory, Sharing
+from optchat.config import Compactor, Config, Memory, Sharing
 from optchat.coordinator import service as service_module
 from optchat.coordinator.service import Service
 from optchat.engine.deps import Deps
@@ -47,6 +47,7 @@ CONFIG = Config(
         shared_base_news_bytes_max=800,
     ),
     sharing=Sharing(isolated=["/isolated"]),
+    compactor=Compactor(model="deterministic"),
 )
 SESSIONS = (("A", "/project"), ("B", "/project"), ("C", "/other"), ("D", "/isolated"))
 WINDOWS = (200_000, 16_000, 8_000)

@@ -6,7 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from optchat.cli.main import main
 from optchat.errors import OptChatError
 from optchat.hosts.opencode import install as target
 from optchat.hosts.opencode.install import (
@@ -255,3 +257,46 @@ def test_a_write_that_fails_is_reported_with_its_file(
     with pytest.raises(HostConfigError, match=r"opencode\.json: No space left"):
         install(entry=ENTRY, env=env)
     assert list(home.iterdir()) == []
+
+
+# --- what it will cost, said at once --------------------------------------------------------------
+
+
+def said(home: Path, tmp_path: Path, config: str, *words: str) -> str:
+    memory = tmp_path / "memory"
+    memory.mkdir()
+    (memory / "config.toml").write_text(config)
+    env = {"XDG_CONFIG_HOME": str(home.parent), "OPTCHAT_HOME": str(memory)}
+    done = CliRunner().invoke(main, ["install", *words], env=env)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+@pytest.mark.parametrize(
+    "config, words",
+    [
+        ("", ["OpenCode's small_model", "400 calls and 1,500,000 tokens a day", "optchat spend"]),
+        ('[compactor]\nsmall_model = "p/m"\n', ["OpenCode's p/m", "400 calls"]),
+        ("[compactor.caps]\nday_calls = 0\nday_tokens = 0\n", ["without a cap for a day"]),
+        (
+            '[compactor]\nmodel = "openai"\nurl = "http://h/v1"\nmodel_name = "m-1"\n',
+            ["m-1 at http://h/v1", "400 calls"],
+        ),
+        ('[compactor]\nmodel = "deterministic"\n', ["cost nothing"]),
+    ],
+)
+def test_installing_says_which_model_is_used_and_what_it_may_cost(
+    home: Path, tmp_path: Path, config: str, words: list[str]
+) -> None:
+    """§14: nobody is surprised by a bill."""
+    told = said(home, tmp_path, config)
+    for word in words:
+        assert word in told
+
+
+def test_programs_are_told_the_model_and_all_caps(home: Path, tmp_path: Path) -> None:
+    """§14."""
+    told = json.loads(said(home, tmp_path, "", "--json"))
+    assert told["model"]["kind"] == "host"
+    assert told["model"]["caps"]["day_calls"] == 400
+    assert told["model"]["caps"]["turn_tokens"] == 250_000

@@ -70,20 +70,48 @@ export class Connection {
     signal?: AbortSignal,
   ): Promise<Routes[Path]["answer"]> {
     const deadline = Date.now() + timeoutMs;
-    const text = JSON.stringify(body ?? {});
     for (let attempt = 1; ; attempt++) {
       const socket = await within(this.ensure(), deadline, STARTING);
       try {
-        const { status, answer } = await this.#post(socket, path, text, deadline, signal);
-        if (status === 200) return JSON.parse(answer) as Routes[Path]["answer"];
-        throw refused(status, answer);
+        return await this.#askAt(socket, path, body, deadline, signal);
       } catch (thrown) {
-        if (thrown instanceof Failure) throw thrown;
         // What was asked is safe to ask again, of whoever owns the socket by now.
-        const { code = "" } = thrown as NodeJS.ErrnoException;
-        if (!DROPPED.has(code)) this.#forget(socket);
+        if (thrown instanceof Failure) throw thrown;
         if (attempt === ATTEMPTS) throw unreachable(`nothing answers on ${socket}`);
       }
+    }
+  }
+
+  /** The same of a coordinator that is there; undefined when none is known, and none is started. */
+  async askIfRunning<Path extends keyof Routes>(
+    path: Path,
+    body: Routes[Path]["request"],
+    timeoutMs: number,
+    signal?: AbortSignal,
+  ): Promise<Routes[Path]["answer"] | undefined> {
+    const socket = this.#socket;
+    if (socket === undefined) return undefined;
+    // On a connection of its own: it may be held for long, and the kept ones are few.
+    return await this.#askAt(socket, path, body, Date.now() + timeoutMs, signal, false);
+  }
+
+  async #askAt<Path extends keyof Routes>(
+    socket: string,
+    path: Path,
+    body: Routes[Path]["request"],
+    deadline: number,
+    signal: AbortSignal | undefined,
+    agent: Agent | false = this.#agent,
+  ): Promise<Routes[Path]["answer"]> {
+    const text = JSON.stringify(body ?? {});
+    try {
+      const { status, answer } = await this.#post(socket, path, text, deadline, signal, agent);
+      if (status === 200) return JSON.parse(answer) as Routes[Path]["answer"];
+      throw refused(status, answer);
+    } catch (thrown) {
+      const { code = "" } = thrown as NodeJS.ErrnoException;
+      if (!(thrown instanceof Failure || DROPPED.has(code))) this.#forget(socket);
+      throw thrown;
     }
   }
 
@@ -130,6 +158,7 @@ export class Connection {
     text: string,
     deadline: number,
     signal: AbortSignal | undefined,
+    agent: Agent | false,
   ): Promise<{ status: number; answer: string }> {
     return new Promise((resolve, reject) => {
       const payload = Buffer.from(text);
@@ -138,7 +167,7 @@ export class Connection {
         "content-length": payload.length,
         [PROTOCOL_HEADER]: String(PROTOCOL),
       };
-      const options = { socketPath, path, method: "POST", headers, agent: this.#agent };
+      const options = { socketPath, path, method: "POST", headers, agent };
       const call = httpRequest(options, (response) => {
         const chunks: Buffer[] = [];
         response.on("data", (chunk: Buffer) => chunks.push(chunk));

@@ -23,12 +23,17 @@ export interface HostSession {
   time: { created: number; updated: number; archived?: number };
 }
 
+export interface ModelName {
+  providerID: string;
+  modelID: string;
+}
+
 export interface HostUser {
   id: string;
   sessionID: string;
   role: "user";
   agent: string;
-  model: { providerID: string; modelID: string };
+  model: ModelName;
   tools?: Record<string, boolean>;
   time: { created: number };
 }
@@ -42,8 +47,13 @@ export interface HostAssistant {
   modelID: string;
   summary?: boolean;
   finish?: string;
-  error?: { name: string };
-  tokens: { input: number; cache: { read: number; write: number } };
+  error?: { name: string; data?: { statusCode?: number } };
+  tokens: {
+    input: number;
+    output: number;
+    reasoning: number;
+    cache: { read: number; write: number };
+  };
   time: { created: number; completed?: number };
 }
 
@@ -122,6 +132,8 @@ export class Host {
   readonly directory: string;
   readonly worktree: string;
   readonly project: { id: string; worktree: string };
+  /** What a person's message asked last. */
+  lastModel: ModelName | undefined;
   readonly #client: PluginInput["client"];
   readonly #sessions = new Map<string, HostSession>();
   #agents: Promise<HostAgent[]> | undefined;
@@ -168,6 +180,35 @@ export class Host {
     return data<HostSession[]>(this.#client.session.list({ query }));
   }
 
+  /** Those of the project whose title has these words. */
+  titled(search: string): Promise<HostSession[]> {
+    const query: object = { search, limit: 500 };
+    return data<HostSession[]>(this.#client.session.list({ query }));
+  }
+
+  /** Make a session; its id. */
+  async open(fields: Pick<HostSession, "parentID" | "title" | "metadata" | "permission">) {
+    const body: object = fields;
+    return (await data<HostSession>(this.#client.session.create({ body }))).id;
+  }
+
+  /** Ask in a session, and return the answer when the session is idle. */
+  prompt(
+    id: string,
+    { agent, model, text }: { agent: string; model: ModelName | undefined; text: string },
+  ): Promise<HostMessage> {
+    const body = { agent, ...(model && { model }), parts: [{ type: "text" as const, text }] };
+    return data<HostMessage>(this.#client.session.prompt({ path: { id }, body }));
+  }
+
+  abort(id: string): Promise<boolean> {
+    return data<boolean>(this.#client.session.abort({ path: { id } }));
+  }
+
+  remove(id: string): Promise<boolean> {
+    return data<boolean>(this.#client.session.delete({ path: { id } }));
+  }
+
   /** The limits of a model; zero where the host does not know one. */
   async limit(provider: string, model: string): Promise<Limit> {
     const key = `${provider}/${model}`;
@@ -178,6 +219,12 @@ export class Host {
           this.#limits.set(`${id}/${name}`, limit);
     }
     return this.#limits.get(key) ?? { context: 0, output: 0 };
+  }
+
+  /** Whether the host has a model; asking for another one is refused without a reason. */
+  async has({ providerID, modelID }: ModelName): Promise<boolean> {
+    await this.limit(providerID, modelID);
+    return this.#limits.has(`${providerID}/${modelID}`);
   }
 
   async agent(name: string): Promise<HostAgent | undefined> {

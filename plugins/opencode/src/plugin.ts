@@ -1,11 +1,13 @@
 /** The host's hooks and events, each led to what it means for memory. */
 import type { Hooks, PluginInput } from "@opencode-ai/plugin";
+import type { HostRetry } from "./call.ts";
 import { Stop } from "./failure.ts";
 import { Host, type HostMessage, type HostSession } from "./host.ts";
 import { sayFailure } from "./notices.ts";
 import { readOptions } from "./options.ts";
 import { Requests } from "./outgoing.ts";
 import { connectionFor, sessionState, shared } from "./state.ts";
+import { isOneShot, Summaries } from "./summaries.ts";
 import { Sync } from "./sync.ts";
 import { define, tools } from "./tools.ts";
 
@@ -17,6 +19,8 @@ export async function server(input: PluginInput, given?: Record<string, unknown>
   const connection = connectionFor(options.command);
   const sync = new Sync(host, connection, options);
   const requests = new Requests(host, connection, options, sync);
+  const summaries = new Summaries(host, connection);
+  const { calls } = shared();
 
   /** Errors of ours never become the host's, except the one that stops a turn on purpose. */
   function guarded<Args extends unknown[]>(hook: (...args: Args) => Promise<void> | void) {
@@ -32,12 +36,17 @@ export async function server(input: PluginInput, given?: Record<string, unknown>
 
   // In the background: the host waits for its plugins, and the first turn may find it done.
   connection.ensure().catch(() => undefined);
+  if (!isOneShot()) summaries.start();
 
   return {
+    config: guarded((config) => summaries.configure(config)),
+
     tool: tools(host, connection, options) ?? {},
     "tool.definition": guarded(({ toolID }, output) => define(toolID, output)),
 
     "chat.message": guarded(async ({ sessionID }, { message }) => {
+      if (calls.has(sessionID)) return;
+      host.lastModel = message.model;
       const state = sessionState(sessionID);
       state.active = true;
       state.admittedAt = Date.now();
@@ -47,15 +56,24 @@ export async function server(input: PluginInput, given?: Record<string, unknown>
       state.opens.set(message.id, !busy);
     }),
 
-    "experimental.chat.messages.transform": guarded((_, { messages }) =>
-      requests.assemble(messages as HostMessage[]),
-    ),
-
-    "experimental.chat.system.transform": guarded(async ({ sessionID }, { system }) => {
-      if (sessionID !== undefined) await requests.system(sessionID, system);
+    "experimental.chat.messages.transform": guarded(async (_, output) => {
+      const messages = output.messages as HostMessage[];
+      const call = calls.get(messages[0]?.info.sessionID ?? "");
+      if (call) call.replace(messages);
+      else await requests.assemble(messages);
     }),
 
-    "chat.params": guarded(({ sessionID, agent }) => requests.settle(sessionID, agent)),
+    "experimental.chat.system.transform": guarded(async ({ sessionID }, { system }) => {
+      const call = calls.get(sessionID ?? "");
+      if (call) call.instruct(system);
+      else if (sessionID !== undefined) await requests.system(sessionID, system);
+    }),
+
+    "chat.params": guarded(({ sessionID, agent }, params) => {
+      const call = calls.get(sessionID);
+      if (call) call.limit(params);
+      else requests.settle(sessionID, agent);
+    }),
 
     "experimental.session.compacting": guarded(({ sessionID }) => {
       const state = sessionState(sessionID);
@@ -65,7 +83,9 @@ export async function server(input: PluginInput, given?: Record<string, unknown>
 
     event: guarded(({ event }) => follow(event as HostEvent, host, sync)),
 
-    dispose: guarded(() => sync.flush(DISPOSE_MS)),
+    dispose: guarded(async () => {
+      await Promise.all([sync.flush(DISPOSE_MS), summaries.stop(DISPOSE_MS)]);
+    }),
   };
 }
 
@@ -74,12 +94,19 @@ interface HostEvent {
   properties: {
     sessionID?: string;
     info?: { id: string; role?: string; sessionID?: string; time: { completed?: number } };
+    status?: HostRetry;
   };
 }
 
 function follow({ type, properties }: HostEvent, host: Host, sync: Sync): void {
-  const { info, sessionID } = properties;
+  const { info, sessionID, status } = properties;
   switch (type) {
+    case "session.status":
+      if (status)
+        shared()
+          .calls.get(sessionID ?? "")
+          ?.retried(status);
+      return;
     case "session.created":
     case "session.updated":
       if (info) host.remember(info as unknown as HostSession);

@@ -4,16 +4,15 @@ import { HOST } from "./names.ts";
 import type { SessionState } from "./state.ts";
 import type { SessionInfo } from "./wire.gen.ts";
 
+/** The host gives one id to every directory outside version control. */
+const GLOBAL = "global";
 const CANDIDATES = 20;
 
 export function sessionInfo(host: Host, session: HostSession, state: SessionState): SessionInfo {
-  // The host gives one id to every directory outside version control.
-  const global = session.projectID === "global";
   return {
     host: HOST,
     id: session.id,
-    project_key: global ? `dir:${session.directory}` : session.projectID,
-    project_directory: global ? session.directory : host.project.worktree,
+    ...projectOf(host, session),
     directory: session.directory,
     title: session.title,
     created_ms: session.time.created,
@@ -21,8 +20,18 @@ export function sessionInfo(host: Host, session: HostSession, state: SessionStat
     parent_id: session.parentID ?? null,
     fork_of: state.forkOf ?? null,
     archived: session.time.archived !== undefined,
-    worktree: global ? null : host.worktree,
+    worktree: session.projectID === GLOBAL ? null : host.worktree,
   };
+}
+
+/** The project of a session, or of the whole instance. */
+export function projectOf(
+  host: Host,
+  { projectID, directory } = { projectID: host.project.id, directory: host.directory },
+): Pick<SessionInfo, "project_key" | "project_directory"> {
+  if (projectID !== GLOBAL)
+    return { project_key: projectID, project_directory: host.project.worktree };
+  return { project_key: `dir:${directory}`, project_directory: directory };
 }
 
 /** The conversation a person has; a subagent asks in the name of the one that sent it. */

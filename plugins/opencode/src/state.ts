@@ -4,6 +4,7 @@
  * Nothing here is needed to be right: it says what was sent already and what was seen, so that less
  * is sent again. The coordinator holds what must last.
  */
+import type { Call } from "./call.ts";
 import { Connection } from "./connection.ts";
 import type { HostSession, HostUser } from "./host.ts";
 import type { Measured, Sizes } from "./sizes.ts";
@@ -63,6 +64,8 @@ interface Shared {
   sessions: Map<string, SessionState>;
   said: Set<string>;
   systems: Map<string, Sizes>;
+  /** The summaries that are being made, by the session that each has to itself. */
+  calls: Map<string, Call>;
 }
 
 const KEY = Symbol.for("optchat.opencode.1");
@@ -75,6 +78,7 @@ export function shared(): Shared {
     sessions: new Map(),
     said: new Set(),
     systems: new Map(),
+    calls: new Map(),
   };
   return holder[KEY];
 }
@@ -96,6 +100,10 @@ export function sessionState(id: string): SessionState {
 
 /** Sessions whose content must not be kept: a subagent's is its parent's business. */
 export function isPrivate(session: HostSession): boolean {
-  const own = session.metadata?.optchat as { internal?: boolean } | undefined;
-  return session.parentID !== undefined || own?.internal === true;
+  return session.parentID !== undefined || isInternal(session);
+}
+
+/** Sessions that a plugin of ours has made, in whatever process. */
+export function isInternal({ metadata }: HostSession): boolean {
+  return (metadata?.optchat as { internal?: boolean } | undefined)?.internal === true;
 }

@@ -152,6 +152,11 @@ export class Sync {
       if (answer.disabled) {
         say(this.#host, "warn", `disabled ${request.session.id}`, answer.disabled);
       }
+      if (answer.notice) {
+        // The words before the figures name the cause; those change from one request to the next.
+        const [cause = ""] = answer.notice.split(":");
+        say(this.#host, "warn", cause, answer.notice);
+      }
       if (need.size === 0) state.told = telling;
       if (need.size === 0 || need.size >= before) break;
       wanted = need;

@@ -62,7 +62,8 @@ export class Coordinator {
       request.on("end", async () => {
         const body: unknown = JSON.parse(Buffer.concat(chunks).toString());
         const path = request.url ?? "";
-        this.requests.push({ path, body, protocol: request.headers["x-optchat-protocol"] });
+        if (path !== "/v1/work" || this.answers[path])
+          this.requests.push({ path, body, protocol: request.headers["x-optchat-protocol"] });
         const given = this.failure ?? { status: 200, body: await this.#answer(path, body) };
         response.writeHead(given.status, { "content-type": "application/json" });
         response.end(JSON.stringify(given.body));
@@ -88,6 +89,8 @@ export class Coordinator {
     const scripted = this.answers[path as keyof wire.Routes];
     if (scripted) return await scripted(body as never);
     if (path === "/v1/assemble") return NATIVE;
+    if (path === "/v1/work") return { wanted: false, work: null };
+    if (path === "/v1/work-done") return { accepted: true };
     if (path === "/v1/check") return { error: null, estimated_tokens: 0, limit_tokens: 0 };
     const need: string[] = [];
     for (const { id, digest, final, parts } of (body as wire.SyncRequest).messages) {
@@ -103,6 +106,7 @@ export class Coordinator {
       sealed: 0,
       turn: null,
       disabled: null,
+      notice: null,
     };
   }
 }
@@ -123,6 +127,12 @@ export class FakeHost {
   ];
   servers: Record<string, { status: string }> = {};
   said: { level: string; message: string }[] = [];
+  /** What becomes of a prompt, by the test; and the sessions that were prompted, aborted, deleted. */
+  onPrompt: (id: string, body: unknown) => unknown = () => ({ error: { name: "NotFoundError" } });
+  prompted: { id: string; body: unknown }[] = [];
+  aborted: string[] = [];
+  deleted: string[] = [];
+  #made = 0;
 
   readonly input = {
     directory: "/project",
@@ -141,12 +151,38 @@ export class FakeHost {
           return found ? ok(found) : Promise.resolve({ error: { name: "NotFoundError" } });
         },
         list: () => ok(this.sessions),
+        create: ({ body }: { body: Partial<HostSession> }) => {
+          const made = session(`ses_made_${this.#made++}`, body);
+          this.sessions.push(made);
+          return ok(made);
+        },
+        prompt: ({ path: { id }, body }: { path: { id: string }; body: unknown }) => {
+          this.prompted.push({ id, body });
+          return Promise.resolve(this.onPrompt(id, body));
+        },
+        abort: ({ path: { id } }: { path: { id: string } }) => {
+          this.aborted.push(id);
+          return ok(true);
+        },
+        delete: ({ path: { id } }: { path: { id: string } }) => {
+          this.deleted.push(id);
+          this.sessions = this.sessions.filter((s) => s.id !== id);
+          return ok(true);
+        },
         status: () => ok(this.busy ? { [SESSION]: { type: "busy" } } : {}),
         messages: ({ path }: { path: { id: string } }) =>
           ok(structuredClone(this.others.get(path.id) ?? this.messages)),
       },
       config: {
-        providers: () => ok({ providers: [{ id: "fake", models: { "big-200k": model } }] }),
+        providers: () => {
+          const p = { chosen: model, "with/slash": model, big: model };
+          return ok({
+            providers: [
+              { id: "fake", models: { "big-200k": model } },
+              { id: "p", models: p },
+            ],
+          });
+        },
       },
       app: {
         agents: () => ok(this.agents),
@@ -170,7 +206,7 @@ export function session(id: string, fields: Partial<HostSession> = {}): HostSess
 export interface Stage {
   coordinator: Coordinator;
   host: FakeHost;
-  hooks: Required<Pick<Hooks, "event" | "tool" | "dispose" | "chat.message">> & Hooks;
+  hooks: Required<Pick<Hooks, "config" | "event" | "tool" | "dispose" | "chat.message">> & Hooks;
   /** Run the hooks of one model call over these messages; returns what would be sent. */
   call(
     messages: HostMessage[],
@@ -181,11 +217,15 @@ export interface Stage {
 export const ENVIRONMENT = "Instructions.\nYou are powered by a model.\n<env>\n  …\n</env>";
 
 /** A plugin in a process of its own, as far as it can tell. */
-export async function stage(options: Record<string, unknown> = {}): Promise<Stage> {
-  const { connections, sessions, said, systems } = shared();
-  for (const kept of [connections, sessions, said, systems]) kept.clear();
+export async function stage(
+  options: Record<string, unknown> = {},
+  prepare?: (coordinator: Coordinator, host: FakeHost) => void,
+): Promise<Stage> {
+  const { connections, sessions, said, systems, calls } = shared();
+  for (const kept of [connections, sessions, said, systems, calls]) kept.clear();
   const coordinator = await new Coordinator().start();
   const host = new FakeHost();
+  prepare?.(coordinator, host);
   const given = { command: [coordinator.ensure], ...options };
   const hooks = (await server(host.input, given)) as Stage["hooks"];
   const model = { id: "big-200k", providerID: "fake" };

@@ -104,6 +104,28 @@ test("a finished step is sealed while the turn goes on", async (t) => {
   assert.equal(on.coordinator.of("/v1/sync")[1]?.idle, false);
 });
 
+test("why no summaries are made is said once, though its figures change", async (t) => {
+  const on = await stage();
+  t.after(() => on.coordinator.stop());
+  const needs = { session: "s1", generation: 0, need: [], records: 0, sealed: 0, turn: null };
+  let at = 0;
+  on.coordinator.answers["/v1/sync"] = () => ({
+    ...needs,
+    disabled: null,
+    notice: `summaries wait: 10 of 10 today's calls are used; they go on at ${at++}`,
+  });
+  for (const word of ["one", "two", "three"]) {
+    const ask = user(word);
+    on.host.messages = [...on.host.messages, ask];
+    await on.call([ask]);
+  }
+  assert.ok(at >= 3);
+  assert.deepEqual(
+    on.host.said.map(({ level, message }) => [level, message.slice(0, 24)]),
+    [["warn", "summaries wait: 10 of 10"]],
+  );
+});
+
 test("the end is told once, however often the host announces it", async (t) => {
   const on = await stage();
   t.after(() => on.coordinator.stop());

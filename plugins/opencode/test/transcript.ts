@@ -54,7 +54,7 @@ export function assistant(
       role: "assistant",
       parentID: "msg_0",
       ...MODEL,
-      tokens: { input: 100, cache: { read: 20, write: 3 } },
+      tokens: { input: 100, output: 0, reasoning: 0, cache: { read: 20, write: 3 } },
       time: open ? { created: clock } : { created: clock, completed: clock + 500 },
       ...rest,
     },

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+import msgspec
 
 from optchat import config
 from optchat.cli.options import json_option
@@ -25,9 +26,12 @@ def install(*, project: Path | None, as_json: bool) -> None:
     """Add optchat to OpenCode's configuration; no other byte of it is touched."""
     from optchat.hosts.opencode import install as installer
 
+    compactor = config.load(config.home()).compactor
     change = installer.install(project)
     if as_json:
-        emit({"action": change.action.value, "file": str(change.file), "notes": change.notes})
+        done = {"action": change.action.value, "file": str(change.file), "notes": change.notes}
+        caps = msgspec.to_builtins(compactor.caps)
+        emit({**done, "model": {"kind": compactor.model, "name": _named(compactor), "caps": caps}})
         return
     done = {
         installer.Action.CREATED: "was made",
@@ -39,6 +43,35 @@ def install(*, project: Path | None, as_json: bool) -> None:
     for note in change.notes:
         click.echo(note)
     click.echo(f"Memory is kept in {config.home()}. Restart OpenCode to load the plugin.")
+    click.echo(_costs(compactor))
+
+
+def _named(compactor: config.Compactor) -> str:
+    """Which model makes the summaries, in words."""
+    match compactor.model:
+        case "deterministic":
+            return "none: the beginnings of what is to be summarised"
+        case "host" if compactor.small_model:
+            return f"OpenCode's {compactor.small_model}"
+        case "host":
+            return "OpenCode's small_model, or without one the model of your last message"
+        case "openai" | "anthropic":
+            return f"{compactor.model_name} at {compactor.url}"
+
+
+def _costs(compactor: config.Compactor) -> str:
+    """What summaries are made with and may cost at most."""
+    told = f"Summaries are made by {_named(compactor)}"
+    if compactor.model == "deterministic":
+        return f"{told}, which cost nothing."
+    caps = compactor.caps
+    bounds = [f"{caps.day_calls:,} calls"] if caps.day_calls else []
+    bounds += [f"{caps.day_tokens:,} tokens"] if caps.day_tokens else []
+    allowed = f"at most {' and '.join(bounds)} a day" if bounds else "without a cap for a day"
+    return (
+        f"{told}, {allowed}, in the background; what they used: optchat spend. Model and caps are "
+        f"set in {config.home() / 'config.toml'}."
+    )
 
 
 @click.command()

@@ -113,7 +113,7 @@ _SECOND_PERSON = re.compile(
 )
 _ORDERED = re.compile(
     r"\b(?:answer|reply|respond|output|say|print|return|write|summari[sz]e (?:this )?as)\b"
-    r"(?:\s+(?:only|just|exactly|with|the|words?|text|this|back))*\s*[:,]?\s*[\"“'`]?"
+    r"(?:\s+(?:only|that|just|exactly|with|the|words?|text|this|back))*\s*[:,]?\s*[\"“'`]?"
     r"([^\"”'`\n.]{3,80})",
     re.IGNORECASE,
 )

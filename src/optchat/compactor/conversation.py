@@ -260,7 +260,7 @@ class Conversation:
                 tx.chunks.put(replace(chunk, text=made.text))
                 return True
             case LeafTarget(record=record):
-                return results.commit_leaf(tx, item.job, record, made)
+                return results.commit_leaf(tx, self.deps, item.job, record, made)
             case MergeTarget(tree=tree, span=span, children=children):
                 forest = results.forest_of(tx, tree)
                 for child, read in zip(span.children, children, strict=True):

@@ -98,16 +98,18 @@ class Desk:
             self.settings.context_bytes, frozen=self.settings.context == "frozen"
         )
 
+    def trouble(self) -> str | None:
+        """Why the model is not asked though it could be: a cap, or that it does not answer."""
+        if self.stop is not None:
+            return self.stop.told()
+        if self.breaker.failures:
+            return f"summaries wait, the model does not answer: {self.breaker.reason}"
+        return None
+
     def notices(self) -> list[str]:
         """Why no summaries are being made, in words for a person; empty when they are."""
-        found: list[str] = []
-        if self.stop is not None:
-            found.append(self.stop.told())
-        if self.absent:
-            found.append(f"summaries wait: {self.absent}")
-        if self.breaker.failures:
-            found.append(f"summaries wait, the model does not answer: {self.breaker.reason}")
-        return found
+        absent = f"summaries wait: {self.absent}" if self.absent else None
+        return [told for told in (self.trouble(), absent) if told is not None]
 
     def row(
         self, deps: Deps, model: str, call: Call, job: Job, turn_id: TurnId | None

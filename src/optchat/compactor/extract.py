@@ -68,7 +68,7 @@ def _commit(tx: Tx, deps: Deps, job: Job, source: _Source, made: Made) -> None:
         case TurnSource():
             results.commit_turn(tx, deps, job, source, made)
         case _Leaf(record=record):
-            results.commit_leaf(tx, job, record, made)
+            results.commit_leaf(tx, deps, job, record, made)
         case _Merge(children=children):
             results.commit_merge(tx, deps, job, made, read_hash=children_hash(children))
 

@@ -320,9 +320,11 @@ def turn_item(tx: Tx, job: Job, made_here: dict[tuple[str, Span], Item]) -> Item
         add("asked: ", request[0], Span(request[1], 1))
     nodes: list[Node | None] = []
     for part in parts:
-        nodes.append(forest.node(part.span))
+        is_here = (str(part.tree), part.span) in made_here
+        # What is made anew here is not what stands there yet.
+        nodes.append(None if is_here else forest.node(part.span))
         if part.span.count == 1 and part.span.start in _seqs(request, answer):
-            if (str(part.tree), part.span) not in made_here and nodes[-1] is None:
+            if not is_here and nodes[-1] is None:
                 return None
             continue
         if not add("- ", part.tree, part.span):

@@ -11,14 +11,15 @@ from dataclasses import dataclass, replace
 from optchat.core.records import Record
 from optchat.core.tree import Node, NodeKind, ScopeTree, SessionTree, Tree, parse_tree
 from optchat.core.views import View, replaced
+from optchat.engine import rebuild
 from optchat.engine.deps import Deps
 from optchat.engine.nodes import (
-    RETIRED_TEXT,
     VERBATIM,
     Forest,
     children_hash,
     commit,
     digest,
+    is_retired,
     parent_node,
     publication_label,
     record_label,
@@ -76,13 +77,21 @@ def children_of(forest: Forest, span: Span) -> tuple[Node, Node]:
     return left, right
 
 
-def commit_leaf(tx: Tx, job: Job, record: Record, made: Made) -> bool:
+def commit_leaf(tx: Tx, deps: Deps, job: Job, record: Record, made: Made) -> bool:
     """The leaf of a record; False when the lease is gone."""
     if not tx.jobs.finish(job.job_id, job.token):
         return False
+    put_leaf(tx, deps, job, record, made)
+    return True
+
+
+def put_leaf(tx: Tx, deps: Deps, job: Job, record: Record, made: Made) -> None:
+    """The leaf of a record, as the revision that a job makes."""
     label = record_label(record)
     _put(
         tx,
+        deps,
+        job,
         Node(
             tree=SessionTree(record.session_id, record.generation),
             span=Span(record.seq, 1),
@@ -97,7 +106,6 @@ def commit_leaf(tx: Tx, job: Job, record: Record, made: Made) -> bool:
             evidence=made.evidence,
         ),
     )
-    return True
 
 
 def commit_merge(tx: Tx, deps: Deps, job: Job, made: Made, *, read_hash: str | None = None) -> bool:
@@ -109,15 +117,25 @@ def commit_merge(tx: Tx, deps: Deps, job: Job, made: Made, *, read_hash: str | N
     if not tx.jobs.finish(job.job_id, job.token):
         return False
     tree, span = target(job)
-    forest = forest_of(tx, tree)
-    children = children_of(forest, span)
-    if read_hash is not None and children_hash(children) != read_hash:
+    if read_hash is not None and children_hash(children_of(forest_of(tx, tree), span)) != read_hash:
         return False
+    put_merge(tx, deps, job, made)
+    return True
+
+
+def put_merge(tx: Tx, deps: Deps, job: Job, made: Made) -> None:
+    """The node over two children, as the revision that a job makes.
+
+    Raises:
+        IntegrityError: a child is not there.
+    """
+    tree, span = target(job)
+    forest = forest_of(tx, tree)
     made_node = parent_node(
         tx,
         forest,
         span,
-        children,
+        children_of(forest, span),
         made.text,
         made.model,
         tx.meta.next_csn(),
@@ -126,11 +144,10 @@ def commit_merge(tx: Tx, deps: Deps, job: Job, made: Made, *, read_hash: str | N
         kind=made.kind,
         evidence=made.evidence,
     )
-    _put(tx, made_node)
+    _put(tx, deps, job, made_node)
     if isinstance(tree, ScopeTree):
         scope = require_scope(tx, tree.scope_id)
         advance_shared_view(tx, deps, tree.scope_id, scope.publications)
-    return True
 
 
 def commit_turn(tx: Tx, deps: Deps, job: Job, source: TurnSource, made: Made) -> bool:
@@ -142,24 +159,17 @@ def commit_turn(tx: Tx, deps: Deps, job: Job, source: TurnSource, made: Made) ->
         return False
     published = tx.publications.of_turn(source.turn.turn_id)
     if published is None:
-        done = publish(
-            tx,
-            deps,
-            source,
-            text=made.text,
-            model=made.model,
-            prompt_version=made.prompt_version,
-            kind=made.kind,
-            evidence=made.evidence,
-        )
-        return done is not None
-    if revision(job) == 1:
+        return put_turn(tx, deps, source, made)
+    tree, leaf = ScopeTree(published.scope_id), Span(published.seq, 1)
+    if revision(job) == 1 and not stands_in(tx.trees.node(tree, leaf)):
         return False  # a replay
     _put(
         tx,
+        deps,
+        job,
         Node(
-            tree=ScopeTree(published.scope_id),
-            span=Span(published.seq, 1),
+            tree=tree,
+            span=leaf,
             revision=revision(job),
             kind=made.kind,
             label=publication_label(published, source.session.number),
@@ -177,10 +187,31 @@ def commit_turn(tx: Tx, deps: Deps, job: Job, source: TurnSource, made: Made) ->
     return True
 
 
-def _put(tx: Tx, node: Node) -> None:
+def put_turn(tx: Tx, deps: Deps, source: TurnSource, made: Made) -> bool:
+    """Publish a turn under a line; False when it is superseded, or published already."""
+    published = publish(
+        tx,
+        deps,
+        source,
+        text=made.text,
+        model=made.model,
+        prompt_version=made.prompt_version,
+        kind=made.kind,
+        evidence=made.evidence,
+    )
+    return published is not None
+
+
+def stands_in(node: Node | None) -> bool:
+    """Whether a node only says that its range needs inspection."""
+    return node is not None and node.kind is NodeKind.FALLBACK and not is_retired(node)
+
+
+def _put(tx: Tx, deps: Deps, job: Job, node: Node) -> None:
     """Add a revision. An older live one ends at this commit: open snapshots keep seeing it (§4)."""
     live = tx.trees.node(node.tree, node.span)
-    if live is not None and live.kind is NodeKind.FALLBACK and live.text != RETIRED_TEXT:
+    replaces = stands_in(live)
+    if live is not None and replaces:
         node = replace(node, revision=max(node.revision, live.revision + 1))
     if live is None or live.revision >= node.revision:
         commit(tx, node)
@@ -188,6 +219,8 @@ def _put(tx: Tx, node: Node) -> None:
     tx.trees.retire_node(node.tree, node.span, node.born)
     commit(tx, node)
     _show(tx, node)
+    if replaces:
+        rebuild.over(tx, deps, node, job.scope_id)
 
 
 def _show(tx: Tx, node: Node) -> None:

@@ -16,6 +16,7 @@ from optchat.compactor.conversation import LEASE_MARGIN_MS, Conversation
 from optchat.compactor.desk import BACKOFF_MS, Desk
 from optchat.compactor.earlier import foreign
 from optchat.compactor.extract import extract
+from optchat.compactor.fallback import stand_in
 from optchat.compactor.items import Item
 from optchat.compactor.models import (
     Absent,
@@ -96,8 +97,10 @@ class Worker:
 
     def _run_chat(self, model: ChatModel) -> bool:
         scopes = model.scopes()
-        self.desk.absent = scopes.reason if isinstance(scopes, Absent) else ""
+        self.desk.absent = ""
         if isinstance(scopes, Absent):
+            waits = self.store.read(lambda tx: tx.jobs.next_due_ms()) is not None
+            self.desk.absent = scopes.reason if waits else ""
             return False
         now_ms = self.deps.clock.now_ms()
         if not self.desk.breaker.admit(now_ms):
@@ -200,7 +203,7 @@ class Worker:
             assert isinstance(tree, SessionTree)
             record = tx.records.record(tree, span.start)
             assert record is not None
-            results.commit_leaf(tx, ready.job, record, made)
+            results.commit_leaf(tx, self.deps, ready.job, record, made)
         else:
             results.commit_merge(tx, self.deps, ready.job, made)
 
@@ -311,11 +314,15 @@ class Worker:
         failed = job.attempts >= attempts_max
         delay_ms = RETRY_MS * 2**job.attempts
         not_before_ms = self.deps.clock.now_ms() + delay_ms
-        self.store.write(
-            lambda tx: tx.jobs.release(
+
+        def work(tx: Tx) -> None:
+            released = tx.jobs.release(
                 job.job_id, job.token, not_before_ms=not_before_ms, error=error, failed=failed
             )
-        )
+            if released and failed and self.deps.config.memory.fallback:
+                stand_in(tx, self.deps, job)
+
+        self.store.write(work)
 
 
 def _purpose(items: list[Item]) -> str:

@@ -92,10 +92,14 @@ class Workers:
                 name=f"compactor-{index}",
                 daemon=True,
             )
-            for index in range(settings.workers)
+            for index in range(self._count(settings))
         ]
         for thread in self._threads:
             thread.start()
+
+    def _count(self, settings: Compactor) -> int:
+        # A host makes one call at a time, and a second one would only wait for its turn.
+        return min(settings.workers, 1) if isinstance(self.model, HostModel) else settings.workers
 
     @property
     def busy(self) -> bool:
@@ -119,13 +123,17 @@ class Workers:
             self._store.write(lambda tx: tx.jobs.release_put_off("", now_ms))
         self._seen_ms = now_ms
 
-    def close(self) -> None:
-        """Finish the jobs in hand and end; what is queued stays queued."""
+    def end(self) -> None:
+        """Take no more jobs, and answer the hosts that ask for one; what is queued stays queued."""
         with self._wake:
             self._closed = True
             self._wake.notify_all()
         if isinstance(self.model, HostModel):
             self.model.close()
+
+    def close(self) -> None:
+        """Finish the jobs in hand and end."""
+        self.end()
         for thread in self._threads:
             thread.join(timeout=10)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 import structlog
+from anyio import CapacityLimiter, to_thread
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -20,6 +20,9 @@ from optchat.limits import REQUEST_BYTES_MAX
 from optchat.wire import PROTOCOL, PROTOCOL_HEADER, ROUTES, ErrorBody, ErrorInfo, Wire
 
 log = structlog.get_logger()
+
+HOSTS_MAX = 256
+"""Hosts that may wait for work side by side, each in a thread that nobody else needs."""
 
 
 def make_app(service: Service, *, stop: Callable[[], None]) -> Starlette:
@@ -42,9 +45,15 @@ def make_app(service: Service, *, stop: Callable[[], None]) -> Starlette:
         "/v1/doctor": service.doctor,
         "/v1/stop": partial(_stopping, service, stop),
     }
+    # A host may wait for long, and be gone when there is something for it.
+    lost: dict[str, Callable[..., None]] = {"/v1/work": service.work_lost}
     return Starlette(
         routes=[
-            Route(path, _endpoint(path, handlers[path], ROUTES[path][0]), methods=["POST"])
+            Route(
+                path,
+                _endpoint(path, handlers[path], ROUTES[path][0], lost.get(path)),
+                methods=["POST"],
+            )
             for path in ROUTES
         ]
     )
@@ -56,14 +65,21 @@ def _stopping(service: Service, stop: Callable[[], None]) -> Wire:
 
 
 def _endpoint(
-    path: str, handler: Callable[..., Any], request_type: type[Wire] | None
+    path: str,
+    handler: Callable[..., Any],
+    request_type: type[Wire] | None,
+    lost: Callable[..., None] | None,
 ) -> Callable[[Request], Awaitable[Response]]:
+    limiter = CapacityLimiter(HOSTS_MAX) if lost is not None else None
+
     async def endpoint(request: Request) -> Response:
         try:
             _check_protocol(request)
             body = await _body(request)
             arguments = () if request_type is None else (_decoded(body, request_type),)
-            answer = await run_in_threadpool(handler, *arguments)
+            answer = await to_thread.run_sync(handler, *arguments, limiter=limiter)
+            if lost is not None and await request.is_disconnected():
+                await to_thread.run_sync(lost, answer)
         except OptChatError as error:
             # The path and code only: a message may quote what came from a transcript.
             log.info("refused", path=path, code=error.code)

@@ -76,6 +76,11 @@ class Compaction:
         )
         return WorkResponse(wanted=True, work=work)
 
+    def work_lost(self, response: WorkResponse) -> None:
+        """The asking host was gone when its answer was ready: the call is anybody's again."""
+        if isinstance(self.model, HostModel) and response.work is not None:
+            self.model.give_back(response.work.id)
+
     def _scope_of(self, tx: Tx, request: WorkRequest) -> ScopeId | None:
         project = tx.sessions.project(request.host, request.project_key)
         if project is None:

@@ -154,7 +154,11 @@ def peer_uid(connection: socket.socket) -> int | None:
 
 
 class _Activity:
-    """Counts the requests that pass, so that an idle coordinator can tell."""
+    """Counts the requests that pass, so that an idle coordinator can tell.
+
+    A host that only asks for work does nothing: it would keep the coordinator for as long as it is
+    open.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -162,6 +166,9 @@ class _Activity:
         self.running = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope.get("path") == "/v1/work":
+            await self.app(scope, receive, send)
+            return
         self.requests += 1
         self.running += 1
         try:
@@ -219,5 +226,6 @@ async def _answer(
         elif idle_exit_seconds and loop.time() - idle_since > idle_exit_seconds:
             log.info("idle", seconds=idle_exit_seconds)
             break
+    workers.end()
     server.should_exit = True
     await serving

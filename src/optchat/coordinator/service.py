@@ -135,7 +135,9 @@ class Service:
         self.on_activity()
         if response.sealed or request.idle:
             self.on_work()
-        response.notice = next(iter(self._waiting()), None)
+        # That no host is there to make summaries is no news to the one that speaks.
+        if self.compaction is not None:
+            response.notice = self.compaction.desk.trouble()
         return response
 
     def _waiting(self) -> list[str]:
@@ -301,7 +303,8 @@ class Service:
                 )
             )
         failed = tx.jobs.failed(20)
-        notices += [f"a summary failed for good: {job.target} ({job.error})" for job in failed]
+        told = "; its line only says: needs inspection" if self.deps.config.memory.fallback else ""
+        notices += [f"a summary failed for good: {j.target} ({j.error}){told}" for j in failed]
         return StatusResponse(
             health=self.health(),
             records=tx.records.count(),
@@ -349,6 +352,10 @@ class Service:
     def work(self, request: WorkRequest) -> WorkResponse:
         """A summary for the asking host's model to make; a host that only asks is not active."""
         return self.compactor.work(request)
+
+    def work_lost(self, response: WorkResponse) -> None:
+        """A summary that was given to a host that had gone."""
+        self.compactor.work_lost(response)
 
     def work_done(self, done: WorkDone) -> WorkDoneResponse:
         """The answer of a host's model."""

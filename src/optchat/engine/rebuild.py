@@ -76,6 +76,27 @@ def enqueue(
     return count
 
 
+def over(tx: Tx, deps: Deps, node: Node, scope_id: ScopeId) -> int:
+    """Schedule anew what was made over a line that only stood in for ``node``; how many."""
+    stale = [_above(tx, node)]
+    if isinstance(node.tree, SessionTree):
+        last = tx.records.record(node.tree, node.span.end_exclusive - 1)
+        published = tx.publications.of_turn(last.turn_id) if last is not None else None
+        if published is not None:
+            tree = ScopeTree(published.scope_id)
+            leaf = tx.trees.node(tree, Span(published.seq, 1))
+            if leaf is not None:
+                above = _above(tx, leaf)
+                stale.append(Stale(tree, (leaf, *above.nodes)))
+    return sum(enqueue(tx, deps, s, scope_id, stale) for s in stale)
+
+
+def _above(tx: Tx, node: Node) -> Stale:
+    spans = ancestors(node.span, _length(tx, node.tree))
+    found = (tx.trees.node(node.tree, span) for span in spans)
+    return Stale(node.tree, tuple(n for n in found if n is not None))
+
+
 def _job(
     deps: Deps,
     kind: JobKind,

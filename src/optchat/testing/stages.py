@@ -22,6 +22,7 @@ from optchat.testing.provider import (
     text,
 )
 from optchat.testing.scripted import ScriptedSession, text_of
+from optchat.testing.settings import local
 from optchat.wire import (
     AssembleRequest,
     AssembleResponse,
@@ -69,6 +70,8 @@ class _Memory:
     """The coordinator of a data directory of its own, for the length of a story."""
 
     def __init__(self, home: Path) -> None:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (home / "config.toml").write_text(local(), encoding="utf-8")
         ensure(home)
         self.client = Client(Paths(home))
         self._expected = 0

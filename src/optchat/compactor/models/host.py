@@ -31,6 +31,9 @@ class _Waiting:
     taken_by: str | None = None
     reply: Reply | None = None
 
+    def is_taken(self) -> bool:
+        return self.taken_by is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Offer:
@@ -70,15 +73,18 @@ class HostModel:
             self._waiting[work.work_id] = work
             self._changed.notify_all()
             try:
-                self._wait(lambda: work.taken_by is not None, TAKE_TIMEOUT_S)
-                if work.taken_by is None:
-                    return Reply(
-                        outcome=Outcome.UNAVAILABLE, detail="no host took the call", sent=False
+                while True:
+                    self._wait(work.is_taken, TAKE_TIMEOUT_S)
+                    if not work.is_taken():
+                        detail = "no host took the call"
+                        return Reply(outcome=Outcome.UNAVAILABLE, detail=detail, sent=False)
+                    self._wait(
+                        lambda: work.reply is not None or not work.is_taken(),
+                        self.timeout_ms / 1000,
                     )
-                self._wait(lambda: work.reply is not None, self.timeout_ms / 1000)
-                return work.reply or Reply(
-                    outcome=Outcome.TIMED_OUT, detail="the host took the call and did not answer"
-                )
+                    if work.is_taken():
+                        detail = "the host took the call and did not answer"
+                        return work.reply or Reply(outcome=Outcome.TIMED_OUT, detail=detail)
             finally:
                 del self._waiting[work.work_id]
 
@@ -121,6 +127,14 @@ class HostModel:
             ),
             None,
         )
+
+    def give_back(self, work_id: str) -> None:
+        """A call whose offer did not reach its host: whoever asks next may have it."""
+        with self._changed:
+            work = self._waiting.get(work_id)
+            if work is not None and work.reply is None:
+                work.taken_by = None
+                self._changed.notify_all()
 
     def done(self, work_id: str, reply: Reply) -> bool:
         """Bring an answer back; False when nobody waits for it (any more), or it is there."""

@@ -46,6 +46,8 @@ var Host = class {
   directory;
   worktree;
   project;
+  /** What a person's message asked last. */
+  lastModel;
   #client;
   #sessions = /* @__PURE__ */ new Map();
   #agents;
@@ -84,6 +86,27 @@ var Host = class {
     const query = { limit: 500 };
     return data(this.#client.session.list({ query }));
   }
+  /** Those of the project whose title has these words. */
+  titled(search) {
+    const query = { search, limit: 500 };
+    return data(this.#client.session.list({ query }));
+  }
+  /** Make a session; its id. */
+  async open(fields) {
+    const body = fields;
+    return (await data(this.#client.session.create({ body }))).id;
+  }
+  /** Ask in a session, and return the answer when the session is idle. */
+  prompt(id, { agent, model, text }) {
+    const body = { agent, ...model && { model }, parts: [{ type: "text", text }] };
+    return data(this.#client.session.prompt({ path: { id }, body }));
+  }
+  abort(id) {
+    return data(this.#client.session.abort({ path: { id } }));
+  }
+  remove(id) {
+    return data(this.#client.session.delete({ path: { id } }));
+  }
   /** The limits of a model; zero where the host does not know one. */
   async limit(provider, model) {
     const key = `${provider}/${model}`;
@@ -94,6 +117,11 @@ var Host = class {
           this.#limits.set(`${id}/${name}`, limit);
     }
     return this.#limits.get(key) ?? { context: 0, output: 0 };
+  }
+  /** Whether the host has a model; asking for another one is refused without a reason. */
+  async has({ providerID, modelID }) {
+    await this.limit(providerID, modelID);
+    return this.#limits.has(`${providerID}/${modelID}`);
   }
   async agent(name) {
     this.#agents ??= data(this.#client.app.agents());
@@ -191,19 +219,32 @@ var Connection = class {
   /** Send one request and return its answer, within a bound. Raises a `Failure`, nothing else. */
   async ask(path, body, timeoutMs, signal) {
     const deadline = Date.now() + timeoutMs;
-    const text = JSON.stringify(body ?? {});
     for (let attempt = 1; ; attempt++) {
       const socket = await within(this.ensure(), deadline, STARTING);
       try {
-        const { status, answer } = await this.#post(socket, path, text, deadline, signal);
-        if (status === 200) return JSON.parse(answer);
-        throw refused(status, answer);
+        return await this.#askAt(socket, path, body, deadline, signal);
       } catch (thrown) {
         if (thrown instanceof Failure) throw thrown;
-        const { code = "" } = thrown;
-        if (!DROPPED.has(code)) this.#forget(socket);
         if (attempt === ATTEMPTS) throw unreachable(`nothing answers on ${socket}`);
       }
+    }
+  }
+  /** The same of a coordinator that is there; undefined when none is known, and none is started. */
+  async askIfRunning(path, body, timeoutMs, signal) {
+    const socket = this.#socket;
+    if (socket === void 0) return void 0;
+    return await this.#askAt(socket, path, body, Date.now() + timeoutMs, signal, false);
+  }
+  async #askAt(socket, path, body, deadline, signal, agent = this.#agent) {
+    const text = JSON.stringify(body ?? {});
+    try {
+      const { status, answer } = await this.#post(socket, path, text, deadline, signal, agent);
+      if (status === 200) return JSON.parse(answer);
+      throw refused(status, answer);
+    } catch (thrown) {
+      const { code = "" } = thrown;
+      if (!(thrown instanceof Failure || DROPPED.has(code))) this.#forget(socket);
+      throw thrown;
     }
   }
   #forget(socket) {
@@ -241,7 +282,7 @@ var Connection = class {
       child.on("close", () => fail(said.trim().split("\n").at(-1) || "it named no socket"));
     });
   }
-  #post(socketPath, path, text, deadline, signal) {
+  #post(socketPath, path, text, deadline, signal, agent) {
     return new Promise((resolve, reject) => {
       const payload = Buffer.from(text);
       const headers = {
@@ -249,7 +290,7 @@ var Connection = class {
         "content-length": payload.length,
         [PROTOCOL_HEADER]: String(PROTOCOL)
       };
-      const options = { socketPath, path, method: "POST", headers, agent: this.#agent };
+      const options = { socketPath, path, method: "POST", headers, agent };
       const call = httpRequest(options, (response) => {
         const chunks = [];
         response.on("data", (chunk) => chunks.push(chunk));
@@ -349,7 +390,8 @@ function shared() {
     connections: /* @__PURE__ */ new Map(),
     sessions: /* @__PURE__ */ new Map(),
     said: /* @__PURE__ */ new Set(),
-    systems: /* @__PURE__ */ new Map()
+    systems: /* @__PURE__ */ new Map(),
+    calls: /* @__PURE__ */ new Map()
   };
   return holder[KEY];
 }
@@ -367,8 +409,10 @@ function sessionState(id) {
   return known;
 }
 function isPrivate(session) {
-  const own = session.metadata?.optchat;
-  return session.parentID !== void 0 || own?.internal === true;
+  return session.parentID !== void 0 || isInternal(session);
+}
+function isInternal({ metadata }) {
+  return metadata?.optchat?.internal === true;
 }
 
 // plugins/opencode/src/notices.ts
@@ -714,14 +758,13 @@ function matches(name, pattern) {
 }
 
 // plugins/opencode/src/session.ts
+var GLOBAL = "global";
 var CANDIDATES = 20;
 function sessionInfo(host, session, state) {
-  const global = session.projectID === "global";
   return {
     host: HOST,
     id: session.id,
-    project_key: global ? `dir:${session.directory}` : session.projectID,
-    project_directory: global ? session.directory : host.project.worktree,
+    ...projectOf(host, session),
     directory: session.directory,
     title: session.title,
     created_ms: session.time.created,
@@ -729,8 +772,13 @@ function sessionInfo(host, session, state) {
     parent_id: session.parentID ?? null,
     fork_of: state.forkOf ?? null,
     archived: session.time.archived !== void 0,
-    worktree: global ? null : host.worktree
+    worktree: session.projectID === GLOBAL ? null : host.worktree
   };
+}
+function projectOf(host, { projectID, directory } = { projectID: host.project.id, directory: host.directory }) {
+  if (projectID !== GLOBAL)
+    return { project_key: projectID, project_directory: host.project.worktree };
+  return { project_key: `dir:${directory}`, project_directory: directory };
 }
 async function rootOf(host, id) {
   const { parentID } = await host.session(id);
@@ -936,9 +984,263 @@ function usageOf(messages, { model }) {
   return null;
 }
 
+// plugins/opencode/src/call.ts
+var OWN_PAUSE_MS = 1e4;
+var RATE = /rate.?limit|too.?many|quota|429/i;
+var Call = class {
+  work;
+  /** Settled when the call is given up before the host has answered. */
+  givenUp;
+  #giveUp;
+  constructor(work) {
+    this.work = work;
+    this.givenUp = new Promise((resolve) => {
+      this.#giveUp = resolve;
+    });
+  }
+  giveUp(outcome, detail, retry_after_ms = null) {
+    this.#giveUp({ id: this.work.id, outcome, detail, retry_after_ms });
+  }
+  /** The host would try for ever; the coordinator knows better when to ask again. */
+  retried({ type, message = "", next = 0 }) {
+    if (type !== "retry") return;
+    const pause2 = next - Date.now();
+    const asked = pause2 > OWN_PAUSE_MS ? pause2 : null;
+    if (RATE.test(message)) this.giveUp("rate_limited", "", asked);
+    else this.giveUp("unavailable", "the provider failed", asked);
+  }
+  /**
+   * Put the call in the place of the session's own messages.
+   *
+   * The session holds a placeholder only, so that no transcript's text is stored a second time.
+   */
+  replace(messages) {
+    const asked = messages.findLast(({ info }) => info.role === "user")?.info;
+    if (asked?.role !== "user") return;
+    const made = this.work.messages.map(({ role, text }, index) => {
+      const id = `${asked.id}_${index}`;
+      const info = role === "user" ? { ...asked, id } : answered(asked, id);
+      return { info, parts: [{ id: `${id}_text`, type: "text", text }] };
+    });
+    messages.splice(0, messages.length, ...made);
+  }
+  instruct(system) {
+    system.splice(0, system.length, this.work.system);
+  }
+  limit(params) {
+    const { output_tokens_max } = this.work;
+    if (params.maxOutputTokens !== void 0)
+      params.maxOutputTokens = Math.min(params.maxOutputTokens, output_tokens_max);
+  }
+};
+function answered({ sessionID, model, time }, id) {
+  const { providerID, modelID } = model;
+  const tokens = { input: 0, output: 0, reasoning: 0, cache: { read: 0, write: 0 } };
+  const ended2 = { created: time.created, completed: time.created };
+  const said = { parentID: id, providerID, modelID, finish: "stop", tokens, time: ended2 };
+  return { id, sessionID, role: "assistant", ...said };
+}
+
+// plugins/opencode/src/outcome.ts
+var BY_NAME = {
+  ProviderAuthError: "denied",
+  ContextOverflowError: "rejected",
+  MessageOutputLengthError: "cut",
+  ContentFilterError: "filtered",
+  MessageAbortedError: "unavailable"
+};
+function outcomeOf({ id }, { info, parts }) {
+  if (info.role !== "assistant") return { id, outcome: "unavailable", detail: "no answer came" };
+  const { providerID, modelID, finish, error, tokens } = info;
+  const input_tokens = tokens.input + tokens.cache.read + tokens.cache.write;
+  const output_tokens = tokens.output + tokens.reasoning;
+  const told = input_tokens + output_tokens > 0;
+  const usage = told ? { input_tokens, cached_tokens: tokens.cache.read, output_tokens } : null;
+  const base = { id, model: `${providerID}/${modelID}`, usage };
+  if (error) return { ...base, ...failed(error) };
+  if (finish === "length") return { ...base, outcome: "cut" };
+  if (finish === "content-filter") return { ...base, outcome: "filtered" };
+  const text = parts.map((part) => part.type === "text" ? part.text : "").join("");
+  if (text.trim()) return { ...base, outcome: "answer", text };
+  const thought = parts.some((part) => part.type === "reasoning");
+  return { ...base, outcome: thought ? "reasoning_only" : "empty" };
+}
+function failed({ name, data: data2 }) {
+  const status = data2?.statusCode;
+  const detail = status === void 0 ? name : `${name} ${status}`;
+  return { outcome: BY_NAME[name] ?? byStatus(status), detail };
+}
+function byStatus(status) {
+  switch (status) {
+    case 401:
+    case 402:
+    case 403:
+      return "denied";
+    case 404:
+    case 410:
+      return "gone";
+    case 408:
+      return "timed_out";
+    case 429:
+      return "rate_limited";
+  }
+  return status !== void 0 && status < 500 ? "rejected" : "unavailable";
+}
+
+// plugins/opencode/src/summaries.ts
+var AGENT = "optchat-summary";
+var TITLE = "optchat summary";
+var PARENT = "ses_optchat";
+var PLACEHOLDER = "A summary for optchat; its text is in the request only.";
+var WAIT_MS = 1e4;
+var ANSWER_MS = 15e3;
+var PAUSE_MS = 2e3;
+var EARLY_MS = 1e3;
+var SETTLE_MS = 500;
+var LEFT_OVER_MS = 72e5;
+var Summaries = class {
+  #host;
+  #connection;
+  #stop = new AbortController();
+  #small;
+  #running;
+  #current;
+  constructor(host, connection) {
+    this.#host = host;
+    this.#connection = connection;
+  }
+  /**
+   * Add the agent that the calls are made with, and learn which small model the person has named.
+   *
+   * A hidden primary one: subagents are listed to the model in the definition of a tool.
+   */
+  configure(config) {
+    this.#small = config.small_model;
+    const agent = { mode: "primary", hidden: true, prompt: TITLE, permission: { "*": "deny" } };
+    config.agent = { ...config.agent, [AGENT]: agent };
+  }
+  start() {
+    this.#running = this.#run();
+  }
+  /** Give up what is under way and take its session away, within a bound. */
+  async stop(timeoutMs) {
+    this.#stop.abort();
+    this.#current?.giveUp("unavailable", "the host was closed");
+    await Promise.race([this.#running, pause(timeoutMs)]);
+  }
+  async #run() {
+    const { signal } = this.#stop;
+    await this.#connection.ensure().catch(() => void 0);
+    await this.#sweep().catch(() => void 0);
+    while (!signal.aborted) {
+      const asked = Date.now();
+      const next = await this.#next().catch(() => void 0);
+      if (next?.wanted === false) return;
+      if (next?.work) await this.#serve(next.work);
+      else if (Date.now() - asked < PAUSE_MS) await pause(PAUSE_MS, signal);
+    }
+  }
+  #next() {
+    const body = { host: HOST, instance: String(process.pid), ...projectOf(this.#host) };
+    const asked = { ...body, directory: this.#host.directory, wait_ms: WAIT_MS };
+    return this.#connection.askIfRunning("/v1/work", asked, ANSWER_MS, this.#stop.signal);
+  }
+  async #serve(work) {
+    const done = await this.#make(work);
+    await this.#connection.askIfRunning("/v1/work-done", done, ANSWER_MS).catch(() => void 0);
+  }
+  async #make(work) {
+    const host = this.#host;
+    const { calls } = shared();
+    let id;
+    try {
+      const model = nameOf(work.model ?? this.#small) ?? host.lastModel;
+      if (model && !await host.has(model)) {
+        const { providerID, modelID } = model;
+        return unsent(work, "gone", `the host has no model ${providerID}/${modelID}`);
+      }
+      id = await host.open({
+        title: TITLE,
+        parentID: PARENT,
+        metadata: { optchat: { internal: true, pid: process.pid } },
+        permission: [{ permission: "*", pattern: "*", action: "deny" }]
+      });
+      const call = new Call(work);
+      this.#current = call;
+      calls.set(id, call);
+      return await this.#ask(id, call, model);
+    } catch {
+      return unsent(work, "unavailable", "the host could not make a session for it");
+    } finally {
+      this.#current = void 0;
+      if (id !== void 0) {
+        calls.delete(id);
+        await host.remove(id).catch(() => void 0);
+      }
+    }
+  }
+  async #ask(id, call, model) {
+    const { work } = call;
+    const late2 = setTimeout(
+      () => call.giveUp("timed_out", "the host's model did not answer in time"),
+      Math.max(1, work.timeout_ms - EARLY_MS)
+    );
+    late2.unref();
+    if (this.#stop.signal.aborted) call.giveUp("unavailable", "the host was closed");
+    let ended2 = false;
+    const answer = this.#host.prompt(id, { agent: AGENT, model, text: PLACEHOLDER }).then(
+      (message) => outcomeOf(work, message),
+      () => unsent(work, "unavailable", "the host refused the call")
+    ).finally(() => {
+      ended2 = true;
+    });
+    const done = await Promise.race([answer, call.givenUp]);
+    clearTimeout(late2);
+    if (!ended2) {
+      await this.#host.abort(id).catch(() => void 0);
+      await Promise.race([answer, pause(SETTLE_MS)]);
+    }
+    return done;
+  }
+  /** Delete what a process left that is no more. */
+  async #sweep() {
+    for (const session of await this.#host.titled(TITLE))
+      if (isInternal(session) && isLeftOver(session)) await this.#host.remove(session.id);
+  }
+};
+function isOneShot(words = process.argv) {
+  return words.slice(1).includes("run");
+}
+function nameOf(model) {
+  const [, providerID, modelID] = model?.match(/^([^/]+)\/(.+)$/) ?? [];
+  return providerID && modelID ? { providerID, modelID } : void 0;
+}
+function unsent({ id }, outcome, detail) {
+  return { id, outcome, sent: false, detail };
+}
+function isLeftOver({ metadata, time }) {
+  const now = Date.now();
+  if (now - time.created > LEFT_OVER_MS) return true;
+  const { pid = 0 } = metadata?.optchat ?? {};
+  if (pid === process.pid) return time.created < now - process.uptime() * 1e3;
+  try {
+    process.kill(pid, 0);
+    return false;
+  } catch (thrown) {
+    return thrown.code === "ESRCH";
+  }
+}
+function pause(ms, signal) {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms);
+    timer.unref();
+    signal?.addEventListener("abort", () => resolve(), { once: true });
+  });
+}
+
 // plugins/opencode/src/sync.ts
 var CONTENT_CHARS = 8e6;
-var SETTLE_MS = 150;
+var SETTLE_MS2 = 150;
 var ADMISSION_MS = 1e4;
 var RETRY_MS = { first: 1e3, most: 3e4 };
 var Sync = class {
@@ -1021,7 +1323,7 @@ var Sync = class {
   async #look(id, state) {
     const first = await this.#read(id, state);
     if (!first.idle || ended(first.messages)) return first;
-    await delay(SETTLE_MS);
+    await delay(SETTLE_MS2);
     return this.#read(id, state);
   }
   async #read(id, state) {
@@ -1053,6 +1355,10 @@ var Sync = class {
         else state.sealed.delete(message.id);
       if (answer.disabled) {
         say(this.#host, "warn", `disabled ${request.session.id}`, answer.disabled);
+      }
+      if (answer.notice) {
+        const [cause = ""] = answer.notice.split(":");
+        say(this.#host, "warn", cause, answer.notice);
       }
       if (need.size === 0) state.told = telling;
       if (need.size === 0 || need.size >= before) break;
@@ -1159,6 +1465,8 @@ async function server(input, given) {
   const connection = connectionFor(options.command);
   const sync = new Sync(host, connection, options);
   const requests = new Requests(host, connection, options, sync);
+  const summaries = new Summaries(host, connection);
+  const { calls } = shared();
   function guarded(hook) {
     return async (...args) => {
       try {
@@ -1170,10 +1478,14 @@ async function server(input, given) {
     };
   }
   connection.ensure().catch(() => void 0);
+  if (!isOneShot()) summaries.start();
   return {
+    config: guarded((config) => summaries.configure(config)),
     tool: tools(host, connection, options) ?? {},
     "tool.definition": guarded(({ toolID }, output) => define(toolID, output)),
     "chat.message": guarded(async ({ sessionID }, { message }) => {
+      if (calls.has(sessionID)) return;
+      host.lastModel = message.model;
       const state = sessionState(sessionID);
       state.active = true;
       state.admittedAt = Date.now();
@@ -1181,25 +1493,40 @@ async function server(input, given) {
       if (busy) state.admittedAt = 0;
       state.opens.set(message.id, !busy);
     }),
-    "experimental.chat.messages.transform": guarded(
-      (_, { messages }) => requests.assemble(messages)
-    ),
-    "experimental.chat.system.transform": guarded(async ({ sessionID }, { system }) => {
-      if (sessionID !== void 0) await requests.system(sessionID, system);
+    "experimental.chat.messages.transform": guarded(async (_, output) => {
+      const messages = output.messages;
+      const call = calls.get(messages[0]?.info.sessionID ?? "");
+      if (call) call.replace(messages);
+      else await requests.assemble(messages);
     }),
-    "chat.params": guarded(({ sessionID, agent }) => requests.settle(sessionID, agent)),
+    "experimental.chat.system.transform": guarded(async ({ sessionID }, { system }) => {
+      const call = calls.get(sessionID ?? "");
+      if (call) call.instruct(system);
+      else if (sessionID !== void 0) await requests.system(sessionID, system);
+    }),
+    "chat.params": guarded(({ sessionID, agent }, params) => {
+      const call = calls.get(sessionID);
+      if (call) call.limit(params);
+      else requests.settle(sessionID, agent);
+    }),
     "experimental.session.compacting": guarded(({ sessionID }) => {
       const state = sessionState(sessionID);
       state.compacting = true;
       state.outgoing = void 0;
     }),
     event: guarded(({ event }) => follow(event, host, sync)),
-    dispose: guarded(() => sync.flush(DISPOSE_MS))
+    dispose: guarded(async () => {
+      await Promise.all([sync.flush(DISPOSE_MS), summaries.stop(DISPOSE_MS)]);
+    })
   };
 }
 function follow({ type, properties }, host, sync) {
-  const { info, sessionID } = properties;
+  const { info, sessionID, status } = properties;
   switch (type) {
+    case "session.status":
+      if (status)
+        shared().calls.get(sessionID ?? "")?.retried(status);
+      return;
     case "session.created":
     case "session.updated":
       if (info) host.remember(info);
