@@ -403,7 +403,7 @@ def test_a_quiet_coordinator_tidies_once_and_serves_on(memory: Memory) -> None:
     run = (
         f"from optchat.coordinator import daemon as d; d.TIDY_IDLE_S = 0.3; d.run({memory.home!r})"
     )
-    memory.home.mkdir(mode=0o700)
+    memory.configure("")
     code = f"from pathlib import Path, PosixPath; {run}"
     memory.started.append(
         subprocess.Popen(
