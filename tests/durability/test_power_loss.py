@@ -20,7 +20,7 @@ import pytest
 
 from optchat.compactor.models import DeterministicModel
 from optchat.compactor.worker import Worker
-from optchat.config import Config, Memory
+from optchat.config import Compactor, Config, Memory
 from optchat.coordinator.doctor import examine
 from optchat.coordinator.service import Service
 from optchat.engine.deps import Deps
@@ -102,7 +102,8 @@ def run_workload(folder: Path, *, level: int) -> tuple[Disk, list[Acknowledged]]
         shared_high_bytes=700,
         shared_low_bytes=400,
     )
-    deps = Deps(Config(memory=memory), ManualClock(), CountedIds())
+    settings = Config(memory=memory, compactor=Compactor(model="deterministic"))
+    deps = Deps(settings, ManualClock(), CountedIds())
     told: list[Acknowledged] = []
     with disk() as made, pytest.MonkeyPatch.context() as patched:
         # Often enough that the log is moved and emptied in the midst of the work.
