@@ -58,7 +58,7 @@ class Crasher:
         """Listen to the units of work; what they do is not changed."""
         self._after(assemble, "admit", "admission", lambda done, *_: done.turn)
         self._after(sync, "sync", "seal", lambda done, *_: _sealed(done))
-        self._after(results, "_put", "node", lambda _, tx, node: _named(node))
+        self._after(results, "_put", "node", lambda _, *a: _named(a[-1]))
         self._after(results, "publish", "publication", lambda done, *_: done and done.turn_id)
         self._after(SqliteTrees, "put_view", "view", lambda _, me, *a: [str(a[0]), a[1].revision])
         self._after(lifecycle, "retire", "retirement", lambda _, *a: [p.seq for p in a[3]])
