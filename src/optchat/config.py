@@ -32,10 +32,15 @@ class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class Sharing(_Table, frozen=True):
-    """Who shares with whom (§11). ``default``: "project", "isolated" or a profile's name."""
+    """Who shares with whom (§11). ``default``: "project", "isolated" or a profile's name.
+
+    ``forks`` says what becomes of the history that a fork has from a session which is forgotten:
+    "keep" makes it the fork's own, "forget" takes it from the fork as well (§12).
+    """
 
     default: str = "project"
     isolated: list[str] = []
+    forks: Literal["keep", "forget"] = "keep"
     profiles: dict[str, list[str]] = {}
 
     def rules(self) -> SharingRules:

@@ -55,7 +55,8 @@ class SessionInfo(Wire):
 
     ``project_key`` is what the host identifies the project by; for directories that the host does
     not tell apart, the directory. ``fork_of`` is the host session that this one was forked from,
-    when the adapter knows. ``parent_id`` is set for a subagent's session.
+    when the adapter knows. ``parent_id`` is set for a subagent's session. ``store`` names the place
+    where the host keeps the session, so that two data directories of one host are told apart.
     """
 
     host: str
@@ -70,6 +71,7 @@ class SessionInfo(Wire):
     fork_of: str | None = None
     archived: bool = False
     worktree: str | None = None
+    store: str = ""
 
 
 class TextPart(Wire, tag="text"):
@@ -316,6 +318,73 @@ class ResyncRequest(Wire):
     """Enable memory of a session again and compare it with the host at its next turn (§12)."""
 
     session: str
+
+
+class ForgetRequest(Wire):
+    """Remove what was remembered, with everything made of it, for good (§12).
+
+    ``what`` "session": ``name`` as s12 or the host's id; "turn": a ref such as pub:24 or s12:0:71;
+    both of the scope that ``scope`` or ``directory`` chooses. "before": the turns of that scope
+    that ended before the time ``name`` (ISO, local). "project": the directory ``name``, all of it.
+    ``dry_run`` tells what would go and removes nothing.
+    """
+
+    what: Literal["session", "turn", "project", "before"]
+    name: str
+    directory: str | None = None
+    scope: str | None = None
+    dry_run: bool = False
+
+
+class RemovalInfo(Wire):
+    """One removal: counts by kind, and ``places`` that still quote it, as refs. No word of it."""
+
+    at_ms: int
+    what: str
+    counts: dict[str, int]
+    places: list[str]
+
+
+class ForgetResponse(Wire):
+    """What was removed, and in ``unreachable`` what could not be and where it may still be."""
+
+    removal: RemovalInfo
+    dry_run: bool
+    unreachable: list[str]
+
+
+class ForgottenRequest(Wire):
+    """List the last removals."""
+
+    limit: int = 20
+
+
+class ForgottenResponse(Wire):
+    """The removals, newest first."""
+
+    removals: list[RemovalInfo]
+
+
+class PresentRequest(Wire):
+    """The sessions that a host has of a project, in one of its stores, so that what is gone goes.
+
+    ``ids`` may be a part of them: a session that is not in it is asked about, never removed for it.
+    ``gone`` are those of which the host has said, each by its id, that there is no such session;
+    only these are forgotten. ``store`` as in ``SessionInfo``; "" answers nothing.
+    """
+
+    host: str
+    store: str
+    project_key: str
+    ids: list[str]
+    gone: list[str] = []
+
+
+class PresentResponse(Wire):
+    """``missing``: sessions of that store and project in the memory and not in ``ids``."""
+
+    missing: list[str]
+    forgotten: int = 0
 
 
 class ExportRequest(Wire):
@@ -630,6 +699,9 @@ ROUTES: dict[str, tuple[type[Wire] | None, type[Wire]]] = {
     "/v1/status": (None, StatusResponse),
     "/v1/export": (ExportRequest, ExportResponse),
     "/v1/resync": (ResyncRequest, SyncResponse),
+    "/v1/forget": (ForgetRequest, ForgetResponse),
+    "/v1/forgotten": (ForgottenRequest, ForgottenResponse),
+    "/v1/present": (PresentRequest, PresentResponse),
     "/v1/work": (WorkRequest, WorkResponse),
     "/v1/work-done": (WorkDone, WorkDoneResponse),
     "/v1/spend": (SpendRequest, SpendResponse),

@@ -307,3 +307,41 @@ def test_version_and_help_need_no_coordinator(empty: Memory) -> None:
     commands = "install uninstall serve stop status sessions search zoom date export demo"
     assert not [c for c in commands.split() if c not in shown]
     assert not empty.home.exists()
+
+
+def test_forget_tells_what_went_what_it_could_not_reach_and_what_went_before(
+    empty: Memory,
+) -> None:
+    """§12: a dry run, the removal, the list of removals, and what is not there any more."""
+    empty.ensure()
+    with Client(empty.paths) as client:
+        for name in "AB":
+            made = ScriptedSession(Remote(client), name, directory="/project", title=f"of {name}")
+            made.turn(f"what of {name}?", f"{name} was decided")
+    empty.published(2)
+    where = ("--directory", "/project")
+    tried = empty.cli("forget", "session", "s1", *where, "--dry-run")
+    assert tried.status == 0
+    assert tried.stdout.startswith("would remove session s1: 1 sessions, 1 turns, 2 records")
+    assert "not reached:\n  - requests that were sent already" in tried.stdout
+    assert empty.cli("forget", "log").stdout == "nothing was removed so far\n"
+    assert "A was decided" in empty.cli("zoom", "s1:0:1", *where).stdout
+
+    done = empty.cli("forget", "turn", "pub:0", *where, "--json").data
+    assert (done["dry_run"], done["removal"]["counts"]["records"]) == (False, 2)
+    again = empty.cli("forget", "turn", "pub:0", *where)
+    assert again.status == 1
+    assert "pub:0 names nothing in this memory." in again.stderr
+    assert empty.cli("forget", "before", "2000-01-01", *where).stdout == (
+        "removed turns that ended before 2000-01-01: nothing was there\n"
+    )
+    whole = empty.cli("forget", "project", "/project")
+    assert whole.stdout.startswith("removed a project: 2 sessions, 1 turns, 2 records")
+    log = empty.cli("forget", "log").stdout.splitlines()
+    assert [line.split("  ", 1)[1].partition(":")[0] for line in log] == [
+        "a project",
+        "turns that ended before 2000-01-01",
+        "turn pub",
+    ]
+    assert "/project" not in "".join(log)
+    assert empty.cli("sessions", *where).status == 1

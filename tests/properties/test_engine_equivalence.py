@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from unittest import mock
 
 import msgspec
@@ -186,13 +186,16 @@ ACTIONS = st.tuples(
 )
 
 
+W = TypeVar("W", bound=World)
+
+
 @contextmanager
-def worlds() -> Iterator[list[World]]:
+def worlds(kind: type[W]) -> Iterator[list[W]]:
     with (
         tempfile.TemporaryDirectory() as folder,
         mock.patch.object(service_module, "observed_commit", return_value=None),
     ):
-        made = [World(Path(folder), durable=True), World(Path(folder), durable=False)]
+        made = [kind(Path(folder), durable=True), kind(Path(folder), durable=False)]
         try:
             yield made
         finally:
@@ -210,7 +213,7 @@ def compare(first: Callable[[], Any], second: Callable[[], Any]) -> Any:
 @settings(max_examples=6, deadline=None)
 @given(st.lists(ACTIONS, min_size=20, max_size=60))
 def test_both_stores_answer_alike_and_every_request_covers_everything(actions):
-    with worlds() as (durable, plain):
+    with worlds(World) as (durable, plain):
         for action in actions:
             note(str(action))
             compare(lambda a=action: durable.step(a), lambda a=action: plain.step(a))

@@ -4,6 +4,9 @@
  * The SDK's own types lag behind the release that this was made against and name far more than is
  * needed, so the shapes here are the ones that were seen on the running host.
  */
+import { statSync } from "node:fs";
+import { homedir } from "node:os";
+import { resolve } from "node:path";
 import type { PluginInput } from "@opencode-ai/plugin";
 
 export interface Rule {
@@ -174,7 +177,7 @@ export class Host {
     return (all[id]?.type ?? "idle") !== "idle";
   }
 
-  /** The project's sessions, newest first. The host stops at a hundred unless told otherwise. */
+  /** The directory's sessions, newest first. The host stops at a hundred unless told otherwise. */
   sessions(): Promise<HostSession[]> {
     const query: object = { limit: 500 };
     return data<HostSession[]>(this.#client.session.list({ query }));
@@ -207,6 +210,27 @@ export class Host {
 
   remove(id: string): Promise<boolean> {
     return data<boolean>(this.#client.session.delete({ path: { id } }));
+  }
+
+  /** Whether the host says that it has no such session, of whatever directory; no answer is no. */
+  async isGone(id: string): Promise<boolean> {
+    const { error, response } = await this.#client.session.get({ path: { id } });
+    return response?.status === 404 && (error as { name?: string })?.name === "NotFoundError";
+  }
+
+  /**
+   * The file that the host keeps its sessions in, as it is now: one that was made anew in its place
+   * is another store, and what it lacks was never deleted from it. "" when it is not found.
+   */
+  store(): string {
+    const { OPENCODE_DB: named = "opencode.db", XDG_DATA_HOME: data } = process.env;
+    const path = resolve(data || `${homedir()}/.local/share`, "opencode", named);
+    try {
+      const { ino, birthtimeMs } = statSync(path);
+      return `${path}:${ino}:${birthtimeMs}`;
+    } catch {
+      return "";
+    }
   }
 
   /** The limits of a model; zero where the host does not know one. */

@@ -7,6 +7,7 @@ import { rolesOf } from "./map.ts";
 import { say, sayFailure } from "./notices.ts";
 import type { Options } from "./options.ts";
 import { learnSystem, overheadOf } from "./overhead.ts";
+import type { Presence } from "./presence.ts";
 import { rootOf, sessionInfo } from "./session.ts";
 import { add, exceeds, measure, measureMessages, NOTHING } from "./sizes.ts";
 import { isPrivate, type Outgoing, type SessionState, sessionState } from "./state.ts";
@@ -29,12 +30,20 @@ export class Requests {
   readonly #connection: Connection;
   readonly #options: Options;
   readonly #sync: Sync;
+  readonly #presence: Presence;
 
-  constructor(host: Host, connection: Connection, options: Options, sync: Sync) {
+  constructor(
+    host: Host,
+    connection: Connection,
+    options: Options,
+    sync: Sync,
+    presence: Presence,
+  ) {
     this.#host = host;
     this.#connection = connection;
     this.#options = options;
     this.#sync = sync;
+    this.#presence = presence;
   }
 
   /** Give the messages about to be sent their memory, in place. */
@@ -130,7 +139,10 @@ export class Requests {
   // A pass that is under way is waited for as well, and the bound is for both.
   async #admit(id: string): Promise<void> {
     const deadline = Date.now() + this.#options.syncTimeoutMs;
+    // What the host has deleted meanwhile, in whatever process, is not to be in this turn's memory.
+    const compared = this.#presence.now();
     await within(this.#sync.now(id), deadline, "the coordinator did not take the message in time");
+    await compared;
   }
 
   async #describe(

@@ -6,6 +6,7 @@ import { Host, type HostMessage, type HostSession } from "./host.ts";
 import { sayFailure } from "./notices.ts";
 import { readOptions } from "./options.ts";
 import { Requests } from "./outgoing.ts";
+import { Presence } from "./presence.ts";
 import { connectionFor, sessionState, shared } from "./state.ts";
 import { isOneShot, Summaries } from "./summaries.ts";
 import { Sync } from "./sync.ts";
@@ -18,7 +19,8 @@ export async function server(input: PluginInput, given?: Record<string, unknown>
   const host = new Host(input);
   const connection = connectionFor(options.command);
   const sync = new Sync(host, connection, options);
-  const requests = new Requests(host, connection, options, sync);
+  const presence = new Presence(host, connection, options);
+  const requests = new Requests(host, connection, options, sync, presence);
   const summaries = new Summaries(host, connection);
   const { calls } = shared();
 
@@ -35,7 +37,10 @@ export async function server(input: PluginInput, given?: Record<string, unknown>
   }
 
   // In the background: the host waits for its plugins, and the first turn may find it done.
-  connection.ensure().catch(() => undefined);
+  connection
+    .ensure()
+    .then(() => presence.now())
+    .catch(() => undefined);
   if (!isOneShot()) summaries.start();
 
   return {
@@ -81,7 +86,7 @@ export async function server(input: PluginInput, given?: Record<string, unknown>
       state.outgoing = undefined;
     }),
 
-    event: guarded(({ event }) => follow(event as HostEvent, host, sync)),
+    event: guarded(({ event }) => follow(event as HostEvent, host, sync, presence)),
 
     dispose: guarded(async () => {
       await Promise.all([sync.flush(DISPOSE_MS), summaries.stop(DISPOSE_MS)]);
@@ -98,7 +103,7 @@ interface HostEvent {
   };
 }
 
-function follow({ type, properties }: HostEvent, host: Host, sync: Sync): void {
+function follow({ type, properties }: HostEvent, host: Host, sync: Sync, presence: Presence): void {
   const { info, sessionID, status } = properties;
   switch (type) {
     case "session.status":
@@ -112,10 +117,11 @@ function follow({ type, properties }: HostEvent, host: Host, sync: Sync): void {
       if (info) host.remember(info as unknown as HostSession);
       return;
     case "session.deleted":
-      // Only forgotten here; that it is gone from the host is found by reconciliation.
+      // Only a reason to look: that it is gone from the host is found by comparing.
       if (info) {
         host.forget(info.id);
         shared().sessions.delete(info.id);
+        void presence.deleted(info.id);
       }
       return;
     case "message.updated":

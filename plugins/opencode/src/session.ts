@@ -21,6 +21,7 @@ export function sessionInfo(host: Host, session: HostSession, state: SessionStat
     fork_of: state.forkOf ?? null,
     archived: session.time.archived !== undefined,
     worktree: session.projectID === GLOBAL ? null : host.worktree,
+    store: host.store(),
   };
 }
 

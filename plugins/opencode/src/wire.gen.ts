@@ -21,7 +21,8 @@ export interface AssembleRequest {
  *
  * ``project_key`` is what the host identifies the project by; for directories that the host does
  * not tell apart, the directory. ``fork_of`` is the host session that this one was forked from,
- * when the adapter knows. ``parent_id`` is set for a subagent's session.
+ * when the adapter knows. ``parent_id`` is set for a subagent's session. ``store`` names the place
+ * where the host keeps the session, so that two data directories of one host are told apart.
  */
 export interface SessionInfo {
   host: string;
@@ -36,6 +37,7 @@ export interface SessionInfo {
   fork_of?: string | null;
   archived?: boolean;
   worktree?: string | null;
+  store?: string;
 }
 /**
  * The model of the request, with its limits in tokens.
@@ -205,6 +207,52 @@ export interface FindingInfo {
   times: number;
 }
 /**
+ * Remove what was remembered, with everything made of it, for good (§12).
+ *
+ * ``what`` "session": ``name`` as s12 or the host's id; "turn": a ref such as pub:24 or s12:0:71;
+ * both of the scope that ``scope`` or ``directory`` chooses. "before": the turns of that scope
+ * that ended before the time ``name`` (ISO, local). "project": the directory ``name``, all of it.
+ * ``dry_run`` tells what would go and removes nothing.
+ */
+export interface ForgetRequest {
+  what: "before" | "project" | "session" | "turn";
+  name: string;
+  directory?: string | null;
+  scope?: string | null;
+  dry_run?: boolean;
+}
+/**
+ * What was removed, and in ``unreachable`` what could not be and where it may still be.
+ */
+export interface ForgetResponse {
+  removal: RemovalInfo;
+  dry_run: boolean;
+  unreachable: string[];
+}
+/**
+ * One removal: counts by kind, and ``places`` that still quote it, as refs. No word of it.
+ */
+export interface RemovalInfo {
+  at_ms: number;
+  what: string;
+  counts: {
+    [k: string]: number;
+  };
+  places: string[];
+}
+/**
+ * List the last removals.
+ */
+export interface ForgottenRequest {
+  limit?: number;
+}
+/**
+ * The removals, newest first.
+ */
+export interface ForgottenResponse {
+  removals: RemovalInfo[];
+}
+/**
  * Who answers on the socket.
  */
 export interface Health {
@@ -305,6 +353,27 @@ export interface OwnResult {
   refs: string[];
   snapshot: string;
   sha256: string;
+}
+/**
+ * The sessions that a host has of a project, in one of its stores, so that what is gone goes.
+ *
+ * ``ids`` may be a part of them: a session that is not in it is asked about, never removed for it.
+ * ``gone`` are those of which the host has said, each by its id, that there is no such session;
+ * only these are forgotten. ``store`` as in ``SessionInfo``; "" answers nothing.
+ */
+export interface PresentRequest {
+  host: string;
+  store: string;
+  project_key: string;
+  ids: string[];
+  gone?: string[];
+}
+/**
+ * ``missing``: sessions of that store and project in the memory and not in ``ids``.
+ */
+export interface PresentResponse {
+  missing: string[];
+  forgotten: number;
 }
 /**
  * Make summaries of another model or prompt version anew, as new revisions.
@@ -582,6 +651,9 @@ export interface Routes {
   "/v1/status": { request: undefined; answer: StatusResponse };
   "/v1/export": { request: ExportRequest; answer: ExportResponse };
   "/v1/resync": { request: ResyncRequest; answer: SyncResponse };
+  "/v1/forget": { request: ForgetRequest; answer: ForgetResponse };
+  "/v1/forgotten": { request: ForgottenRequest; answer: ForgottenResponse };
+  "/v1/present": { request: PresentRequest; answer: PresentResponse };
   "/v1/work": { request: WorkRequest; answer: WorkResponse };
   "/v1/work-done": { request: WorkDone; answer: WorkDoneResponse };
   "/v1/spend": { request: SpendRequest; answer: SpendResponse };

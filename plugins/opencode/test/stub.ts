@@ -91,6 +91,7 @@ export class Coordinator {
     if (path === "/v1/assemble") return NATIVE;
     if (path === "/v1/work") return { wanted: false, work: null };
     if (path === "/v1/work-done") return { accepted: true };
+    if (path === "/v1/present") return { missing: [], forgotten: 0 };
     if (path === "/v1/check") return { error: null, estimated_tokens: 0, limit_tokens: 0 };
     const need: string[] = [];
     for (const { id, digest, final, parts } of (body as wire.SyncRequest).messages) {
@@ -115,6 +116,10 @@ export class FakeHost {
   messages: HostMessage[] = [];
   busy = true;
   sessions: HostSession[] = [session(SESSION)];
+  /** What a list shows, where that is not all there is. */
+  listed: HostSession[] | undefined;
+  /** How the host answers about a session that it has not. */
+  missing: { status: number } = { status: 404 };
   others = new Map<string, HostMessage[]>();
   agents: object[] = [
     { name: "build", permission: [{ permission: "*", pattern: "*", action: "allow" }] },
@@ -148,9 +153,10 @@ export class FakeHost {
       session: {
         get: ({ path }: { path: { id: string } }) => {
           const found = this.sessions.find(({ id }) => id === path.id);
-          return found ? ok(found) : Promise.resolve({ error: { name: "NotFoundError" } });
+          if (found) return ok(found);
+          return Promise.resolve({ error: { name: "NotFoundError" }, response: this.missing });
         },
-        list: () => ok(this.sessions),
+        list: () => ok(this.listed ?? this.sessions),
         create: ({ body }: { body: Partial<HostSession> }) => {
           const made = session(`ses_made_${this.#made++}`, body);
           this.sessions.push(made);
@@ -224,6 +230,9 @@ export async function stage(
   const { connections, sessions, said, systems, calls } = shared();
   for (const kept of [connections, sessions, said, systems, calls]) kept.clear();
   const coordinator = await new Coordinator().start();
+  // No host's store is found there unless a test makes one, so that nothing is compared with it.
+  process.env.XDG_DATA_HOME = coordinator.folder;
+  delete process.env.OPENCODE_DB;
   const host = new FakeHost();
   prepare?.(coordinator, host);
   const given = { command: [coordinator.ensure], ...options };

@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def _register() -> None:
-    from optchat.cli import demo, install, memory, service, spend
+    from optchat.cli import demo, forget, install, memory, service, spend
 
     for command in (
         install.install,
@@ -67,6 +67,7 @@ def _register() -> None:
         memory.date,
         memory.export,
         memory.resync,
+        forget.forget,
         spend.spend,
         spend.jobs,
         spend.resume,

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from optchat import config
+from optchat.cli.asking import call
 from optchat.cli.options import directory_option, json_option, scope_option
 from optchat.cli.output import emit
 from optchat.wire import (
@@ -21,15 +21,6 @@ from optchat.wire import (
 )
 
 
-def _call(path: str, request: Any, answer: type[Any]) -> Any:
-    from optchat.coordinator import client
-    from optchat.coordinator.paths import Paths
-
-    client.ensure(config.home())
-    with client.Client(Paths(config.home())) as connection:
-        return connection.call(path, request, answer)
-
-
 def _tool(
     tool: Any, args: dict[str, Any], *, scope: str | None, directory: str | None, as_json: bool
 ) -> None:
@@ -39,7 +30,7 @@ def _tool(
         scope=scope,
         directory=None if scope else directory or str(Path.cwd()),
     )
-    found: ToolResponse = _call("/v1/tool", request, ToolResponse)
+    found: ToolResponse = call("/v1/tool", request, ToolResponse)
     if as_json:
         emit(json.loads(found.data_json))
     else:
@@ -132,7 +123,7 @@ def export(*, folder: str, scope: str | None, directory: str | None, as_json: bo
         scope=scope,
         directory=None if scope else directory or str(Path.cwd()),
     )
-    found: ExportResponse = _call("/v1/export", request, ExportResponse)
+    found: ExportResponse = call("/v1/export", request, ExportResponse)
     if as_json:
         emit(found)
     else:
@@ -147,7 +138,7 @@ def export(*, folder: str, scope: str | None, directory: str | None, as_json: bo
 @json_option
 def resync(*, session: str, as_json: bool) -> None:
     """Enable the memory of a session again, by the host's id of it."""
-    found: SyncResponse = _call("/v1/resync", ResyncRequest(session=session), SyncResponse)
+    found: SyncResponse = call("/v1/resync", ResyncRequest(session=session), SyncResponse)
     if as_json:
         emit(found)
     else:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import click
 
-from optchat import config
+from optchat.cli.asking import call
 from optchat.cli.options import directory_option, json_option, scope_option
 from optchat.cli.output import emit, table
 from optchat.wire import (
@@ -27,22 +26,13 @@ from optchat.wire import (
 _COLUMNS = ("calls", "input tokens", "from cache", "output tokens", "cost")
 
 
-def _call(path: str, request: Any, answer: type[Any]) -> Any:
-    from optchat.coordinator import client
-    from optchat.coordinator.paths import Paths
-
-    client.ensure(config.home())
-    with client.Client(Paths(config.home())) as connection:
-        return connection.call(path, request, answer)
-
-
 @click.command()
 @click.option("--days", default=30, show_default=True, help="How many days to look back.")
 @click.option("--findings", is_flag=True, help="Also what the checks found in the answers.")
 @json_option
 def spend(*, days: int, findings: bool, as_json: bool) -> None:
     """Show what summaries have cost, by day, session, purpose and model, and the caps."""
-    found: SpendResponse = _call("/v1/spend", SpendRequest(days=days), SpendResponse)
+    found: SpendResponse = call("/v1/spend", SpendRequest(days=days), SpendResponse)
     if as_json:
         emit(found)
         return
@@ -76,7 +66,7 @@ def spend(*, days: int, findings: bool, as_json: bool) -> None:
 @json_option
 def jobs(*, retry: str | None, limit: int, as_json: bool) -> None:
     """List the summaries that are set aside or wait after a failure."""
-    found: JobsResponse = _call("/v1/jobs", JobsRequest(retry=retry, limit=limit), JobsResponse)
+    found: JobsResponse = call("/v1/jobs", JobsRequest(retry=retry, limit=limit), JobsResponse)
     if as_json:
         emit(found)
         return
@@ -95,7 +85,7 @@ def jobs(*, retry: str | None, limit: int, as_json: bool) -> None:
 @json_option
 def resume(*, as_json: bool) -> None:
     """Go on after a cap was reached: caps count anew from now on."""
-    found: ResumeResponse = _call("/v1/resume", None, ResumeResponse)
+    found: ResumeResponse = call("/v1/resume", None, ResumeResponse)
     if as_json:
         emit(found)
     else:
@@ -118,7 +108,7 @@ def rebuild(
         directory=None if scope else directory or str(Path.cwd()),
         confirmed=yes,
     )
-    found: RebuildResponse = _call("/v1/rebuild", request, RebuildResponse)
+    found: RebuildResponse = call("/v1/rebuild", request, RebuildResponse)
     if as_json:
         emit(found)
     elif yes:

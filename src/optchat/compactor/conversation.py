@@ -255,6 +255,8 @@ class Conversation:
         return codes, lost
 
     def _put_line(self, tx: Tx, item: Item, made: Made) -> bool:
+        if tx.jobs.job(item.job.job_id) is None:
+            return False  # forgotten meanwhile, with all that it was made from
         match item.target:
             case ChunkTarget(chunk=chunk):
                 tx.chunks.put(replace(chunk, text=made.text))

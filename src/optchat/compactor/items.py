@@ -15,7 +15,7 @@ from optchat.core.publications import CoverPart
 from optchat.core.records import Record, RecordKind, Turn
 from optchat.core.tree import Node, ScopeTree, SessionTree, Tree
 from optchat.engine.nodes import Forest, is_retired, record_label
-from optchat.engine.publish import source_cover
+from optchat.engine.publish import source_cover, told_pieces
 from optchat.engine.sessions import lineage as lineage_of
 from optchat.errors import IntegrityError
 from optchat.refs import Span, TurnId
@@ -351,11 +351,10 @@ _End = tuple[SessionTree, int]
 
 def _ends(tx: Tx, forest: Forest, turn: Turn) -> tuple[_End | None, _End | None]:
     """Where the person's request and the agent's last words of a turn stand."""
-    assert turn.end_seq_exclusive is not None
     assert forest.lineage is not None
     request: _End | None = None
     answer: _End | None = None
-    for piece in forest.lineage.owners(turn.start_seq, turn.end_seq_exclusive):
+    for piece in told_pieces(forest.lineage, turn):
         for record in tx.records.range(piece.tree, piece.start, piece.end_exclusive):
             synthetic = record.status == "synthetic"
             if record.kind is RecordKind.USER and not synthetic and request is None:

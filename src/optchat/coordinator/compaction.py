@@ -11,7 +11,6 @@ from optchat.compactor.models import Outcome, Reply, SummaryModel, Usage
 from optchat.compactor.models.host import HostModel
 from optchat.compactor.money import RESUMED, day_of, resumed
 from optchat.compactor.prompts import prompts
-from optchat.core.records import Session
 from optchat.core.scopes import Scope, scope_of
 from optchat.core.tree import ScopeTree, SessionTree, Tree
 from optchat.engine import rebuild
@@ -238,12 +237,8 @@ def _trees(tx: Tx, scope: Scope, session: str | None) -> list[Tree]:
     ]
     if session is not None and not held:
         raise NotFound(f"there is no session {session[:40]!r} here.", hint="optchat sessions")
-    trees: list[Tree] = [tree for s in held for tree in _generations(s)]
+    trees: list[Tree] = [g.tree for s in held for g in tx.sessions.generations(s.session_id)]
     return trees if session is not None else [*trees, ScopeTree(scope.scope_id)]
-
-
-def _generations(session: Session) -> Sequence[SessionTree]:
-    return [SessionTree(session.session_id, n) for n in range(session.generation + 1)]
 
 
 def _source_bytes(tx: Tx, stale: rebuild.Stale) -> int:

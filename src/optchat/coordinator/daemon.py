@@ -41,6 +41,8 @@ log = structlog.get_logger()
 IDLE_POLL_S = 0.1
 TIDY_IDLE_S = 60.0
 """Quiet for so long, and the store is tidied, once until the next request."""
+SCRUB_IDLE_S = 2.0
+"""What a removal left in the files goes when nobody waits for the store."""
 
 
 def run(home: Path) -> None:
@@ -177,6 +179,15 @@ class _Activity:
             self.running -= 1
 
 
+def scrubbed(service: Service) -> bool:
+    """Leave no byte of what was removed; True when that is so, or will not be so for now."""
+    try:
+        return service.scrub_when_needed()
+    except OptChatError as error:
+        log.warning("not scrubbed", code=error.code)
+        return True
+
+
 def identity_of(path: Path) -> tuple[int, int] | None:
     """What lies at ``path``, told apart from whatever may lie there later; None for nothing."""
     try:
@@ -210,7 +221,7 @@ async def _answer(
         loop.add_signal_handler(number, stopping.set)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     idle_since = loop.time()
-    seen, tidied = -1, False
+    seen, tidied, is_scrubbed = -1, False, False
     ours = identity_of(paths.socket)
     while not stopping.is_set() and not serving.done():
         await asyncio.sleep(IDLE_POLL_S)
@@ -219,7 +230,10 @@ async def _answer(
             log.warning("the socket was taken away")
             break
         if activity.requests != seen or activity.running or workers.busy:
-            seen, idle_since, tidied = activity.requests, loop.time(), False
+            seen, idle_since = activity.requests, loop.time()
+            tidied = is_scrubbed = False
+        elif not is_scrubbed and loop.time() - idle_since > SCRUB_IDLE_S:
+            is_scrubbed = await asyncio.to_thread(scrubbed, service)
         elif not tidied and loop.time() - idle_since > TIDY_IDLE_S:
             tidied = True
             await asyncio.to_thread(_tidy, service)

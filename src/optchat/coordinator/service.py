@@ -19,6 +19,7 @@ import msgspec
 from optchat import __version__
 from optchat.coordinator.compaction import Compaction
 from optchat.coordinator.doctor import examine
+from optchat.coordinator.forgetting import Forgetting
 from optchat.coordinator.tools import call_tool
 from optchat.core.budget import calibrate, tokens, usable_tokens
 from optchat.core.records import Session
@@ -51,9 +52,15 @@ from optchat.wire import (
     DoctorResponse,
     ExportRequest,
     ExportResponse,
+    ForgetRequest,
+    ForgetResponse,
+    ForgottenRequest,
+    ForgottenResponse,
     Health,
     JobsRequest,
     JobsResponse,
+    PresentRequest,
+    PresentResponse,
     RebuildRequest,
     RebuildResponse,
     ResumeResponse,
@@ -383,6 +390,32 @@ class Service:
         """Prune what nothing shows any more, a scope a transaction; how many rows went."""
         scopes = self.store.read(lambda tx: tx.sessions.scopes())
         return sum(self.store.write(lambda tx, s=scope: prune.prune(tx, s)) for scope in scopes)
+
+    def forget(self, request: ForgetRequest) -> ForgetResponse:
+        """Remove what was remembered; see ``coordinator.forgetting``."""
+        answer = self.forgetting.forget(request)
+        self.on_work()  # what stood over the removed is made again
+        return answer
+
+    def forgotten(self, request: ForgottenRequest) -> ForgottenResponse:
+        """The removals so far."""
+        return self.forgetting.forgotten(request)
+
+    def present(self, request: PresentRequest) -> PresentResponse:
+        """Compare a host's sessions with ours."""
+        answer = self.forgetting.present(request)
+        if answer.forgotten:
+            self.on_work()
+        return answer
+
+    def scrub_when_needed(self) -> bool:
+        """Overwrite what removals have left in the store's files; whether nothing is left."""
+        return self.forgetting.is_scrubbed() or self.forgetting.scrub()
+
+    @property
+    def forgetting(self) -> Forgetting:
+        """What removes, over this service's store."""
+        return Forgetting(self.store, self.deps, self._chosen_scope)
 
     def resync(self, request: ResyncRequest) -> SyncResponse:
         """Enable memory of a session again; see ``engine.sync.resync``."""

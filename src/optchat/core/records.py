@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from optchat.core.tree import SessionTree
@@ -60,6 +60,7 @@ class Generation:
 
     Records ``[0, inherited)`` are those of ``base``; the rest are its own. ``length`` is the number
     of all of them. A fork and a rewind are the same thing: a new generation with a base.
+    ``adopted`` marks one that came over from a forgotten session: history, but no work of this one.
     """
 
     session_id: SessionId
@@ -67,6 +68,7 @@ class Generation:
     base: SessionTree | None = None
     inherited: int = 0
     length: int = 0
+    adopted: bool = False
 
     @property
     def tree(self) -> SessionTree:
@@ -80,6 +82,7 @@ class Segment:
     tree: SessionTree
     start: int
     end_exclusive: int
+    adopted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,7 @@ class Lineage:
         """The same history up to ``end_exclusive``."""
         return Lineage(
             tuple(
-                Segment(s.tree, s.start, min(s.end_exclusive, end_exclusive))
+                replace(s, end_exclusive=min(s.end_exclusive, end_exclusive))
                 for s in self.segments
                 if s.start < end_exclusive
             )
@@ -116,14 +119,14 @@ class Lineage:
     def own_start(self, session_id: SessionId) -> int:
         """Where the session's own records begin: what is before it, a fork has from another."""
         for segment in self.segments:
-            if segment.tree.session_id == session_id:
+            if segment.tree.session_id == session_id and not segment.adopted:
                 return segment.start
         return self.length
 
     def owners(self, start: int, end_exclusive: int) -> tuple[Segment, ...]:
         """The own-record pieces that make up ``[start, end_exclusive)``, in order."""
         pieces = (
-            Segment(s.tree, max(s.start, start), min(s.end_exclusive, end_exclusive))
+            replace(s, start=max(s.start, start), end_exclusive=min(s.end_exclusive, end_exclusive))
             for s in self.segments
         )
         return tuple(p for p in pieces if p.start < p.end_exclusive)
@@ -132,7 +135,7 @@ class Lineage:
 def extend(base: Lineage | None, generation: Generation) -> Lineage:
     """The lineage of ``generation``, given that of its base (clipped here to what it inherits)."""
     inherited = base.clipped(generation.inherited).segments if base is not None else ()
-    own = Segment(generation.tree, generation.inherited, generation.length)
+    own = Segment(generation.tree, generation.inherited, generation.length, generation.adopted)
     return Lineage((*inherited, own))
 
 
@@ -156,6 +159,7 @@ class Session:
     isolated: bool = False
     observed_ms: int = 0  # when the host's history that is sealed here was read
     disabled: str | None = None  # why memory is off until a resync, shown to the person
+    host_store: str = ""  # where the host keeps it, by the adapter's name for the place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

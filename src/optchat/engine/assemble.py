@@ -18,6 +18,7 @@ from optchat.engine.news import news_lines, news_text
 from optchat.engine.sessions import own_lineage, require_scope
 from optchat.engine.sizes import message_tokens, native, overhead_tokens, window_of
 from optchat.engine.sync import open_turn
+from optchat.engine.tombstones import FORGOTTEN, is_forgotten
 from optchat.errors import NotReady, OptChatError, TurnTooLarge
 from optchat.refs import Csn, TurnId
 from optchat.storage.ports import Tx
@@ -31,6 +32,11 @@ from optchat.wire import (
 LIVE_RESERVE_PART = 0.2
 """The part of the window kept free at admission for the turn to grow into."""
 
+
+EXPIRED = (
+    "something that this turn's memory could show was forgotten or is no longer shared; its memory "
+    "was made anew, and what was sent before cannot be taken back."
+)
 
 NEWS_FRAME_TOKENS = 256
 """The tags and the last element of a news block, generously."""
@@ -64,6 +70,8 @@ def find(tx: Tx, deps: Deps, request: AssembleRequest) -> tuple[Session, Turn] |
     turn: it opens with the host's own message, which gives no record.
     """
     session = tx.sessions.session_of_host(request.session.host, request.session.id)
+    if session is None and is_forgotten(tx, request.session):
+        return native(f"{FORGOTTEN}; it was sent as it is.")
     if session is None:
         return native("this conversation is not known to optchat yet; it was sent as it is.")
     if session.disabled is not None:
@@ -98,7 +106,7 @@ def continuation(
         return None
     fold = tx.publications.fold(turn.fold_id)
     scope = require_scope(tx, session.scope_id)
-    if fold is None or not _valid(turn.pin, scope, session):
+    if fold is None or not is_valid(turn.pin, scope, session):
         return None
     return _answer(tx, deps, request, session, turn, fold, factor)
 
@@ -119,7 +127,8 @@ def admit(tx: Tx, deps: Deps, request: AssembleRequest, factor: float) -> Assemb
     session, turn = found
     scope = require_scope(tx, session.scope_id)
     lineage = own_lineage(tx, session)
-    if turn.pin is not None and _valid(turn.pin, scope, session):
+    expired = turn.pin is not None and not is_valid(turn.pin, scope, session)
+    if turn.pin is not None and not expired:
         pin = turn.pin
     else:
         pin = Pin(
@@ -166,6 +175,8 @@ def admit(tx: Tx, deps: Deps, request: AssembleRequest, factor: float) -> Assemb
             f"turn in {request.model.id}; the request was not sent and nothing is lost.",
             hint="use a model with a larger window, or set memory.readiness to partial",
         )
+    if expired and answer.notice is None:
+        answer.notice = EXPIRED
     return answer
 
 
@@ -185,11 +196,13 @@ def _continue_fold(
     if previous is None or previous.pin is None or previous.fold_id is None:
         return None, "first"
     fold = tx.publications.fold(previous.fold_id)
-    if fold is None or fold.generation != session.generation:
+    if fold is None:
+        return None, "forgotten"
+    if fold.generation != session.generation:
         return None, "generation"
     if memory.layout == "every-turn":
         return fold, "layout"
-    if not _valid(fold.pin, scope, session):
+    if not is_valid(fold.pin, scope, session):
         return fold, "forgotten"
     if tx.publications.retired_since(pin.scope_id, Csn(fold.pin.csn), pin.publication_end):
         return fold, "retired"
@@ -212,7 +225,7 @@ def _continue_fold(
     return fold, None
 
 
-def _valid(pin: Pin, scope: Scope, session: Session) -> bool:
+def is_valid(pin: Pin, scope: Scope, session: Session) -> bool:
     """Whether a snapshot still stands: same scope, policy, epoch and generation (§12)."""
     return (
         pin.scope_id == session.scope_id == scope.scope_id

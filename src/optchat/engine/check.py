@@ -14,6 +14,7 @@ from optchat.core.records import Session, Turn
 from optchat.core.scopes import Scope
 from optchat.core.tree import ScopeTree, SessionTree, Tree, parse_tree
 from optchat.core.views import View
+from optchat.engine.forget import holds_anything
 from optchat.engine.lifecycle import is_current
 from optchat.engine.nodes import Forest, is_retired, node_target
 from optchat.engine.publish import source_cover
@@ -52,7 +53,9 @@ class Found:
 def check_session(tx: Tx, session: Session, verify: Verify) -> Found:
     """One session: its generations, their records, originals and summaries, its view, its turns."""
     found = Found()
-    for number in range(session.generation + 1):
+    held = tx.sessions.generations(session.session_id)
+    last = max([session.generation, *(g.number for g in held)])
+    for number in range(last + 1):
         tree = SessionTree(session.session_id, number)
         try:
             history = lineage(tx, tree)
@@ -257,6 +260,7 @@ def _check_turns(tx: Tx, found: Found, session: Session) -> None:
             tx.publications.of_turn(turn.turn_id) is None
             and not _is_open(tx.jobs.of_target(JobKind.TURN, turn.turn_id))
             and is_current(tx, session, turn)
+            and holds_anything(tx, turn)  # else it was forgotten
             and source_cover(own_lineage(tx, session), turn)
         ):
             found.unpublished.append(turn)

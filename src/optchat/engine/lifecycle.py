@@ -21,10 +21,11 @@ from optchat.engine.nodes import (
     node_target,
 )
 from optchat.engine.sessions import lineage, own_lineage, require_scope
+from optchat.engine.tombstones import NO_DIGEST, message_key
 from optchat.errors import IntegrityError
 from optchat.refs import Csn, ScopeId, Span, TurnId
 from optchat.storage.ports import JobKind, Tx
-from optchat.wire import MessageInfo, SyncRequest
+from optchat.wire import MessageInfo, SessionInfo, SyncRequest
 
 
 def branch(
@@ -38,7 +39,7 @@ def branch(
     """
     history = own_lineage(tx, session)
     kept = stored[position].start_seq if position < len(stored) else history.length
-    number = session.generation + 1
+    number = tx.sessions.generations(session.session_id)[-1].number + 1
     tx.sessions.put_generation(
         Generation(
             session_id=session.session_id,
@@ -67,14 +68,16 @@ def fork(tx: Tx, deps: Deps, child: Session, request: SyncRequest) -> None:
     something, this does nothing. A number of statements that does not grow with the prefix.
     """
     origin_id = request.session.fork_of
-    if origin_id is None or own_lineage(tx, child).length or tx.records.messages(child.session_id):
+    if origin_id is None or child.generation:
+        return
+    if own_lineage(tx, child).length or tx.records.messages(child.session_id):
         return
     origin = tx.sessions.session_of_host(child.host, origin_id)
     if origin is None or origin.disabled is not None or origin.session_id == child.session_id:
         return
     stored = tx.records.messages(origin.session_id)
     pairs = zip(stored, request.messages, strict=False)
-    common = list(takewhile(lambda pair: pair[0].digest == pair[1].digest, pairs))
+    common = list(takewhile(lambda pair: _is_copy(request.session, *pair), pairs))
     if not common:
         return
     kept = common[-1][0].end_seq_exclusive
@@ -95,7 +98,17 @@ def fork(tx: Tx, deps: Deps, child: Session, request: SyncRequest) -> None:
             for ours, theirs in common
         ]
     )
+    for ours, theirs in common:
+        if ours.digest == NO_DIGEST:  # forgotten in the origin: the host's copy stays so as well
+            tx.removals.bury(message_key(child.host, child.host_session, theirs.id))
     _inherit_view(tx, child, base, kept)
+
+
+def _is_copy(info: SessionInfo, ours: HostMessage, theirs: MessageInfo) -> bool:
+    """Whether a message is one of the origin's; of a forgotten one, only that it was copied."""
+    if ours.digest == NO_DIGEST:
+        return theirs.created_ms < info.created_ms
+    return ours.digest == theirs.digest
 
 
 def _copied_turns(
@@ -207,7 +220,7 @@ def retire(tx: Tx, deps: Deps, scope_id: ScopeId, publications: Sequence[Publica
         enqueue_node(tx, deps, tree, span, None, scope_id, waits_for=waits, revision=revision)
     gone = {Span(p.seq, 1) for p in publications} | stale
     view = tx.trees.view(tree)
-    finer = _without(view, gone, Forest(tx, tree))
+    finer = without(view, gone, Forest(tx, tree))
     if finer is not view:
         tx.trees.put_view(tree, finer, csn)
 
@@ -241,7 +254,7 @@ def bury(tx: Tx, tree: Tree, leaf: Span, csn: Csn, *, revision: int) -> None:
     )
 
 
-def _without(view: View, gone: set[Span], forest: Forest) -> View:
+def without(view: View, gone: set[Span], forest: Forest) -> View:
     """The view with finer nodes in the place of those that are gone; one revision further."""
     current = view
     for entry in view.entries:

@@ -14,16 +14,18 @@ from optchat.storage.ports import Tx
 def news_lines(tx: Tx, session: Session, pin: Pin, start: int) -> list[str]:
     """One line for each publication from ``start`` up to the pin, in order, none left out.
 
-    A turn of the reader's own is named without its text, which the reader has. A retired number
-    keeps its line, so that the range is whole.
+    A turn of the reader's own is named without its text, which the reader has. A retired or
+    forgotten number keeps its line, so that the range is whole.
     """
     tree = ScopeTree(pin.scope_id)
     forest = Forest(tx, tree, csn=Csn(pin.csn))
     lines: list[str] = []
-    for publication in tx.publications.range(pin.scope_id, start, pin.publication_end):
-        span = Span(publication.seq, 1)
+    published = {p.seq: p for p in tx.publications.range(pin.scope_id, start, pin.publication_end)}
+    for seq in range(start, pin.publication_end):
+        publication = published.get(seq)
+        span = Span(seq, 1)
         ref = str(PublicationRef(span))
-        if not publication.seen_at(Csn(pin.csn)):
+        if publication is None or not publication.seen_at(Csn(pin.csn)):
             lines.append(context.line(ref, RETIRED_LABEL, RETIRED_TEXT))
         elif publication.session_id == session.session_id:
             label = publication_label(publication, session.number)

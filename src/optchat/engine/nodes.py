@@ -325,10 +325,10 @@ def publication_label(publication: Publication, number: int) -> str:
 
 
 def _range_label(tx: Tx, scope_id: ScopeId, span: Span) -> str:
-    first = tx.publications.publication(scope_id, span.start)
-    last = tx.publications.publication(scope_id, span.end_exclusive - 1)
-    if first is None or last is None:
+    ends = tx.publications.ends(scope_id, span.start, span.end_exclusive)
+    if ends is None:
         return ""
+    first, last = ends
     return f"{context.utc_minute(first.completed_ms)}..{context.utc_minute(last.completed_ms)}"
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from optchat.core.records import Session, Turn
 from optchat.core.scopes import Scope
-from optchat.core.tree import ScopeTree, SessionTree
+from optchat.core.tree import ScopeTree
 from optchat.refs import Csn
 from optchat.storage.ports import Tx
 
@@ -26,9 +26,9 @@ def prune(tx: Tx, scope: Scope) -> int:
         pins += [Csn(t.pin.csn) for t in pinned if t.pin is not None and t.outcome is None]
         kept = {t.fold_id for t in pinned[-FOLDED_TURNS_KEPT:] if t.fold_id is not None}
         gone += tx.publications.prune_folds(session.session_id, kept)
-        for number in range(session.generation + 1):
+        for generation in tx.sessions.generations(session.session_id):
             # An own view is read as it is now, and clipped to the turn's boundary.
-            gone += tx.trees.prune_views(SessionTree(session.session_id, number), ())
+            gone += tx.trees.prune_views(generation.tree, ())
     return gone + tx.trees.prune_views(ScopeTree(scope.scope_id), pins)
 
 

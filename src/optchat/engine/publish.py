@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from optchat.core.publications import CoverPart, Publication
-from optchat.core.records import Lineage, RecordKind, Session, Turn
+from optchat.core.records import Lineage, RecordKind, Segment, Session, Turn
 from optchat.core.tree import Node, NodeKind, ScopeTree, SessionTree, cover
 from optchat.core.views import advance
 from optchat.engine.deps import Deps
@@ -36,6 +36,16 @@ def published_range(history: Lineage, turn: Turn) -> tuple[int, int]:
     """
     end = turn.end_seq_exclusive if turn.end_seq_exclusive is not None else history.length
     return max(turn.start_seq, min(history.own_start(turn.session_id), end)), end
+
+
+def told_pieces(history: Lineage, turn: Turn) -> tuple[Segment, ...]:
+    """The records of a closed turn that its line may speak of.
+
+    Of a turn that a fork was cut in, also what the fork has from its origin, so that the answer has
+    its request; not when the origin was forgotten (§12).
+    """
+    end = turn.end_seq_exclusive if turn.end_seq_exclusive is not None else history.length
+    return tuple(p for p in history.owners(turn.start_seq, end) if not p.adopted)
 
 
 def source_cover(history: Lineage, turn: Turn) -> tuple[CoverPart, ...]:
@@ -111,7 +121,7 @@ def turn_source(tx: Tx, turn: Turn, *, text_bytes_max: int) -> TurnSource:
             raise IntegrityError(f"the node {part.tree}#{part.span} of a source cover is missing.")
         nodes.append(node)
     request, answer = "", ""
-    for owner in history.owners(turn.start_seq, turn.end_seq_exclusive):
+    for owner in told_pieces(history, turn):
         for record in tx.records.range(owner.tree, owner.start, owner.end_exclusive):
             wanted = (
                 record.kind is RecordKind.USER and record.status != "synthetic" and not request

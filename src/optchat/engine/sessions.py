@@ -27,6 +27,7 @@ def ensure_session(tx: Tx, deps: Deps, info: SessionInfo) -> Session:
             directory=info.directory,
             archived=info.archived,
             updated_ms=max(known.updated_ms, info.updated_ms),
+            host_store=info.store or known.host_store,
         )
         if current != known:
             tx.sessions.put_session(current)
@@ -52,6 +53,7 @@ def ensure_session(tx: Tx, deps: Deps, info: SessionInfo) -> Session:
         parent_host_session=info.parent_id,
         archived=info.archived,
         isolated=is_isolated(scope_id),
+        host_store=info.store,
     )
     tx.sessions.put_session(session)
     tx.sessions.put_generation(Generation(session_id=session_id, number=0))

@@ -6,8 +6,10 @@ from optchat.core import context
 from optchat.core.budget import text_tokens, usable_tokens
 from optchat.core.tree import ScopeTree
 from optchat.core.views import project
+from optchat.engine.assemble import is_valid
 from optchat.engine.deps import Deps
 from optchat.engine.nodes import Forest
+from optchat.engine.sessions import require_scope
 from optchat.engine.sizes import message_tokens, native, overhead_tokens, window_of
 from optchat.engine.sync import open_turn
 from optchat.refs import Csn
@@ -28,6 +30,8 @@ def subagent(tx: Tx, deps: Deps, request: AssembleRequest, factor: float) -> Ass
     parent = tx.sessions.session_of_host(request.session.host, parent_id)
     turn = open_turn(tx, parent) if parent is not None and parent.disabled is None else None
     if parent is None or turn is None or turn.pin is None or parent.isolated:
+        return native()
+    if not is_valid(turn.pin, require_scope(tx, parent.scope_id), parent):
         return native()
     usable = usable_tokens(window_of(request))
     forest = Forest(tx, ScopeTree(turn.pin.scope_id), csn=Csn(turn.pin.csn))

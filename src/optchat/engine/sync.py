@@ -26,6 +26,7 @@ from optchat.engine.nodes import Forest, complete_parents, hurry_session, seal_l
 from optchat.engine.payloads import Source, sources
 from optchat.engine.publish import schedule_publication
 from optchat.engine.sessions import ensure_session, generation_of, own_lineage
+from optchat.engine.tombstones import FORGOTTEN, NO_DIGEST, is_forgotten, message_key
 from optchat.errors import BadInput, EventConflict, NotFound
 from optchat.limits import MESSAGES_MAX
 from optchat.refs import Csn, TurnId
@@ -54,6 +55,10 @@ def sync(tx: Tx, deps: Deps, request: SyncRequest, commit: str | None = None) ->
         raise BadInput(f"a session of {len(request.messages)} messages is over {MESSAGES_MAX}.")
     if len({m.id for m in request.messages}) != len(request.messages):
         raise BadInput("a message id is there twice in the session; nothing was sealed.")
+    if is_forgotten(tx, request.session):
+        return SyncResponse(
+            session="", generation=0, need=[], records=0, sealed=0, disabled=FORGOTTEN
+        )
     session = ensure_session(tx, deps, request.session)
     if session.disabled is not None:
         return _response(tx, session, need=[], sealed=0)
@@ -77,7 +82,8 @@ def sync(tx: Tx, deps: Deps, request: SyncRequest, commit: str | None = None) ->
 def _common_prefix(stored: Sequence[HostMessage], given: Sequence[MessageInfo]) -> int:
     """How many messages at the start are the same in the host and here."""
     for position, (ours, theirs) in enumerate(zip(stored, given, strict=False)):
-        if (ours.message_id, ours.digest) != (theirs.id, theirs.digest):
+        same = ours.digest in (theirs.digest, NO_DIGEST)
+        if ours.message_id != theirs.id or not same:
             return position
     return min(len(stored), len(given))
 
@@ -86,6 +92,8 @@ def _check_same_reading(session: Session, request: SyncRequest, ours: HostMessag
     """One reading of the host cannot have held two contents of a message (§3)."""
     if request.observed_ms < session.observed_ms:
         return  # an earlier reading: the message may well have been another then
+    if ours.digest == NO_DIGEST:
+        return
     if any(m.id == ours.message_id and m.digest != ours.digest for m in request.messages):
         raise EventConflict(
             f"message {ours.message_id} of {session.host_session} arrived a second time with other "
@@ -201,14 +209,16 @@ class _Sealing:
         elif self.turn is None and message.role == "assistant":
             self._open(message)
         start = self.generation.length
-        for source in sources(message):
+        info = self.request.session
+        forgotten = self.tx.removals.is_buried(message_key(info.host, info.id, message.id))
+        for source in () if forgotten else sources(message):
             self._append(message, source)
         self.tx.records.put_message(
             HostMessage(
                 session_id=self.session.session_id,
                 position=position,
                 message_id=message.id,
-                digest=message.digest,
+                digest=NO_DIGEST if forgotten else message.digest,
                 turn_id=self.turn.turn_id if self.turn is not None else TurnId(""),
                 start_seq=start,
                 end_seq_exclusive=self.generation.length,

@@ -23,7 +23,7 @@ from optchat.core.scopes import Project, Scope
 from optchat.core.snapshots import Visibility
 from optchat.core.tree import Node, SessionTree, Tree
 from optchat.core.views import View
-from optchat.refs import BlobHash, Csn, FoldId, ScopeId, SessionId, Span, TurnId
+from optchat.refs import BlobHash, Csn, FoldId, ProjectId, ScopeId, SessionId, Span, TurnId
 
 T = TypeVar("T")
 
@@ -208,6 +208,16 @@ class Damage:
     told: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """What was forgotten, when, and where it is still quoted; no word of it (§12)."""
+
+    at_ms: int
+    what: str
+    counts: dict[str, int]
+    places: tuple[str, ...] = ()
+
+
 class Sessions(Protocol):
     """Projects, scopes, sessions and generations."""
 
@@ -249,6 +259,25 @@ class Sessions(Protocol):
     def put_generation(self, generation: Generation) -> None:
         """Insert or replace; ``length`` only grows. ``Records.append`` raises it by itself."""
         ...
+
+    def generations(self, session_id: SessionId) -> tuple[Generation, ...]:
+        """The generations of a session, by number."""
+        ...
+
+    def derived(self, tree: SessionTree) -> tuple[Generation, ...]:
+        """The generations whose base is ``tree``, of whatever session."""
+        ...
+
+    def of_project(self, project_id: ProjectId) -> tuple[Session, ...]:
+        """The sessions of a project in all scopes, by id."""
+        ...
+
+    def remove_session(self, session_id: SessionId) -> None:
+        """Remove its row and its generations; its number is not given again."""
+        ...
+
+    def remove_project(self, project_id: ProjectId) -> None: ...
+    def remove_scope(self, scope_id: ScopeId) -> None: ...
 
 
 class Records(Protocol):
@@ -341,6 +370,23 @@ class Records(Protocol):
         """
         ...
 
+    def own_results(self, session_id: SessionId) -> tuple[Record, ...]:
+        """The results of our own tools in a session, every generation: manifests of refs."""
+        ...
+
+    def remove(self, tree: SessionTree, start: int, end_exclusive: int) -> tuple[BlobHash, ...]:
+        """Remove own records of ``tree`` with their searched text; positions stay taken.
+
+        Returns:
+            The payload of each that was there, for ``Blobs.drop_unused``.
+        """
+        ...
+
+    def remove_turns(self, session_id: SessionId) -> None: ...
+    def move(self, tree: SessionTree, to: SessionTree, end_exclusive: int) -> None:
+        """Make the own records of ``tree`` below ``end_exclusive`` those of ``to``."""
+        ...
+
 
 class Blobs(Protocol):
     """Content-addressed payloads, in compressed chunks."""
@@ -375,6 +421,10 @@ class Blobs(Protocol):
         Raises:
             IntegrityError: if it is missing, or is not what its name says.
         """
+        ...
+
+    def drop_unused(self, blobs: Collection[BlobHash]) -> int:
+        """Remove those of ``blobs`` that no record refers to; how many that were."""
         ...
 
 
@@ -442,6 +492,18 @@ class Trees(Protocol):
         """
         ...
 
+    def remove_node(self, tree: Tree, span: Span) -> int:
+        """Remove every revision of a node, with its searched text; how many that were."""
+        ...
+
+    def remove_tree(self, tree: Tree) -> int:
+        """Remove every node and view of a tree; how many nodes that were."""
+        ...
+
+    def move(self, tree: SessionTree, to: SessionTree, end_exclusive: int) -> None:
+        """Make the nodes of ``tree`` that end at or below ``end_exclusive`` those of ``to``."""
+        ...
+
 
 class Publications(Protocol):
     """The scope's numbered publications, folds and shared bases."""
@@ -479,6 +541,32 @@ class Publications(Protocol):
 
     def retired_since(self, scope_id: ScopeId, csn: Csn, before_seq: int) -> bool:
         """Whether one numbered below ``before_seq`` was retired after the commit ``csn``."""
+        ...
+
+    def of_turn_ever(self, turn_id: TurnId) -> tuple[Publication, ...]:
+        """All publications of a turn, retired ones included, by scope and number."""
+        ...
+
+    def ends(
+        self, scope_id: ScopeId, start: int, end_exclusive: int
+    ) -> tuple[Publication, Publication] | None:
+        """The first and the last that are there in a range of numbers."""
+        ...
+
+    def remove(self, scope_id: ScopeId, seq: int) -> None:
+        """Remove it with its cover; its number stays taken."""
+        ...
+
+    def move_covers(self, tree: SessionTree, to: SessionTree) -> None:
+        """Let every cover part in ``tree`` name ``to``."""
+        ...
+
+    def remove_rendered(self, scope_id: ScopeId) -> int:
+        """Remove what was rendered of a scope: its base, and its sessions' folds and news.
+
+        Returns:
+            The number of texts that held something.
+        """
         ...
 
     def put_fold(self, fold: Fold) -> None: ...
@@ -588,6 +676,18 @@ class Jobs(Protocol):
         """As ``put``, but wait for the next commit of each node, also of one that is there."""
         ...
 
+    def remove(self, kind: JobKind, target: str) -> int:
+        """Remove the jobs of a target; a result that comes late finds none. How many there were."""
+        ...
+
+    def remove_queue(self, queue: str) -> tuple[Job, ...]:
+        """Remove every job of a queue; those that were not done, oldest first."""
+        ...
+
+    def move_waits(self, tree: SessionTree, to: SessionTree) -> None:
+        """Let what waits for nodes of ``tree`` wait for those of ``to``."""
+        ...
+
     def listed(self, state: JobState, limit: int) -> tuple[Job, ...]:
         """The jobs in a state, newest first."""
         ...
@@ -663,6 +763,10 @@ class Ledger(Protocol):
         """How many calls are still marked as sent."""
         ...
 
+    def disown(self, *, session_id: SessionId | None = None, turn_id: TurnId | None = None) -> None:
+        """Keep what the calls of a session or a turn cost, and not whose they were."""
+        ...
+
     def count(self, model: str, prompt_version: str, finding: str, times: int) -> None:
         """Add to how often the checks found something in a model's answers."""
         ...
@@ -709,6 +813,20 @@ class Search(Protocol):
         ...
 
 
+class Removals(Protocol):
+    """What was forgotten, so that it stays so: hashes of a host's ids, a log of counts (§12)."""
+
+    def bury(self, key: str) -> None:
+        """Set a tombstone; again is a no-op. ``key`` is a hash and says nothing by itself."""
+        ...
+
+    def is_buried(self, key: str) -> bool: ...
+    def log(self, removal: Removal) -> None: ...
+    def logged(self, limit: int) -> tuple[Removal, ...]:
+        """The last removals, newest first."""
+        ...
+
+
 class Meta(Protocol):
     """The store's own counters."""
 
@@ -751,6 +869,8 @@ class Tx(Protocol):
     @property
     def search(self) -> Search: ...
     @property
+    def removals(self) -> Removals: ...
+    @property
     def meta(self) -> Meta: ...
 
 
@@ -780,6 +900,17 @@ class Store(Protocol):
         """Make the search indexes anew from the texts that they are over; changes nothing else."""
         ...
 
+    def scrub(self) -> bool:
+        """Leave no byte of what was removed behind: in the file, its log, or older copies of ours.
+
+        Returns:
+            False when a reader of an older state held it up; to be tried again.
+
+        Raises:
+            DiskFull: there is no room to rewrite the file; the store is as it was.
+        """
+        ...
+
     def close(self) -> None: ...
 
 
@@ -801,6 +932,8 @@ __all__ = [
     "NodeHit",
     "Publications",
     "Records",
+    "Removal",
+    "Removals",
     "Search",
     "SearchHit",
     "SearchQuery",

@@ -60,6 +60,8 @@ class ScriptedSession:
     title: str = ""
     model: ModelInfo = BIG
     overhead_text: str = "instructions and tools"
+    store: str = "a store"
+    parent: str | None = None
     messages: list[MessageInfo] = field(default_factory=list[MessageInfo])
     clock_ms: int = 1_700_000_000_000
     count: int = 0
@@ -77,6 +79,8 @@ class ScriptedSession:
             title=self.title or self.id,
             created_ms=self.created_ms,
             fork_of=self.fork_of,
+            parent_id=self.parent,
+            store=self.store,
         )
 
     def _add(

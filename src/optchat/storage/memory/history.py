@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
-from optchat.core.records import Generation, HostMessage, Record, Session, Turn
+from optchat.core.records import Generation, HostMessage, Record, RecordKind, Session, Turn
 from optchat.core.scopes import Project, Scope
 from optchat.core.tree import Node, NodeKind, SessionTree, Tree
 from optchat.core.views import View
 from optchat.errors import BadInput, Conflict, EventConflict, IntegrityError
 from optchat.limits import BLOB_CHUNK_BYTES, PAYLOAD_BYTES_MAX
-from optchat.refs import BlobHash, Csn, FoldId, ScopeId, SessionId, Span, TurnId
+from optchat.refs import BlobHash, Csn, FoldId, ProjectId, ScopeId, SessionId, Span, TurnId
 from optchat.storage.memory.state import Changes
 from optchat.storage.words import searchable, words
 
@@ -95,6 +95,31 @@ class MemorySessions:
         known = self._tables.generations.get(generation.tree, generation)
         grown = replace(generation, length=max(known.length, generation.length))
         self._changes.put(self._tables.generations, generation.tree, grown)
+
+    def generations(self, session_id: SessionId) -> tuple[Generation, ...]:
+        return self._generations(lambda g: g.session_id == session_id)
+
+    def derived(self, tree: SessionTree) -> tuple[Generation, ...]:
+        return self._generations(lambda g: g.base == tree)
+
+    def of_project(self, project_id: ProjectId) -> tuple[Session, ...]:
+        found = (s for s in self._tables.sessions.values() if s.project_id == project_id)
+        return tuple(sorted(found, key=lambda s: s.session_id))
+
+    def remove_session(self, session_id: SessionId) -> None:
+        for generation in self.generations(session_id):
+            self._changes.drop(self._tables.generations, generation.tree)
+        self._changes.drop(self._tables.sessions, session_id)
+
+    def remove_project(self, project_id: ProjectId) -> None:
+        self._changes.drop(self._tables.projects, project_id)
+
+    def remove_scope(self, scope_id: ScopeId) -> None:
+        self._changes.drop(self._tables.scopes, scope_id)
+
+    def _generations(self, is_wanted: Callable[[Generation], bool]) -> tuple[Generation, ...]:
+        found = (g for g in self._tables.generations.values() if is_wanted(g))
+        return tuple(sorted(found, key=lambda g: (g.session_id, g.number)))
 
 
 class MemoryRecords:
@@ -208,6 +233,44 @@ class MemoryRecords:
                 raise Conflict("a turn of that id is there; it stands.")
             self.put_turn(replace(turn, pin=None, fold_id=None, news=""))
 
+    def own_results(self, session_id: SessionId) -> tuple[Record, ...]:
+        found = (
+            record
+            for record in self._tables.records.values()
+            if record.session_id == session_id
+            and record.kind is RecordKind.TOOL_RESULT
+            and (record.tool or "").lower().startswith("memory_")
+        )
+        return tuple(sorted(found, key=lambda r: (r.generation, r.seq)))
+
+    def remove(self, tree: SessionTree, start: int, end_exclusive: int) -> tuple[BlobHash, ...]:
+        removed = self.range(tree, start, end_exclusive)
+        for record in removed:
+            self._drop_text(tree, record.seq)
+            self._changes.drop(self._tables.records, (tree, record.seq))
+            self._changes.drop(self._tables.event_keys, record.event_key)
+        return tuple(record.payload for record in removed)
+
+    def _drop_text(self, tree: SessionTree, seq: int) -> None:
+        self._changes.drop(self._tables.texts, (tree, seq))
+        self._changes.drop(self._tables.words, (tree, seq))
+
+    def remove_turns(self, session_id: SessionId) -> None:
+        for turn in self.turns(session_id):
+            self._changes.drop(self._tables.turns, turn.turn_id)
+
+    def move(self, tree: SessionTree, to: SessionTree, end_exclusive: int) -> None:
+        for record in self.range(tree, 0, end_exclusive):
+            moved = replace(record, session_id=to.session_id, generation=to.generation)
+            old, new = (tree, record.seq), (to, record.seq)
+            self._changes.drop(self._tables.records, old)
+            self._changes.put(self._tables.records, new, moved)
+            self._changes.put(self._tables.event_keys, record.event_key, moved)
+            if old in self._tables.texts:
+                self._changes.put(self._tables.texts, new, self._tables.texts[old])
+                self._changes.put(self._tables.words, new, self._tables.words[old])
+                self._drop_text(tree, record.seq)
+
 
 class MemoryBlobs:
     def __init__(self, changes: Changes) -> None:
@@ -240,6 +303,15 @@ class MemoryBlobs:
     def verify(self, blob: BlobHash) -> None:
         if hashlib.sha256(self._payload(blob)).hexdigest() != blob:
             raise IntegrityError(f"the payload {blob} is not what its name says.")
+
+    def drop_unused(self, blobs: Collection[BlobHash]) -> int:
+        used = {record.payload for record in self._tables.records.values()}
+        gone = {blob for blob in blobs if blob in self._tables.blobs} - used
+        for blob in gone:
+            self._changes.drop(self._tables.blobs, blob)
+            for key in [k for k in self._tables.chunks if k[0] == blob]:
+                self._changes.drop(self._tables.chunks, key)
+        return len(gone)
 
     def _payload(self, blob: BlobHash) -> bytes:
         payload = self._tables.blobs.get(blob)
@@ -333,6 +405,24 @@ class MemoryTrees:
         if kept != views:
             self._changes.put(self._tables.views, str(tree), kept)
         return len(views) - len(kept)
+
+    def remove_node(self, tree: Tree, span: Span) -> int:
+        count = len(self._revisions(tree, span))
+        self._changes.drop(self._tables.nodes, (str(tree), span.start, span.count))
+        return count
+
+    def remove_tree(self, tree: Tree) -> int:
+        self._changes.drop(self._tables.views, str(tree))
+        keys = [key for key in self._tables.nodes if key[0] == str(tree)]
+        return sum(self.remove_node(tree, Span(start, count)) for _, start, count in keys)
+
+    def move(self, tree: SessionTree, to: SessionTree, end_exclusive: int) -> None:
+        for key, revisions in tuple(self._tables.nodes.items()):
+            of, start, count = key
+            if of == str(tree) and start + count <= end_exclusive:
+                moved = tuple(replace(node, tree=to) for node in revisions)
+                self._changes.drop(self._tables.nodes, key)
+                self._changes.put(self._tables.nodes, (str(to), start, count), moved)
 
     def _revisions(self, tree: Tree, span: Span) -> tuple[Node, ...]:
         return self._tables.nodes.get((str(tree), span.start, span.count), ())

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Literal
 
 from optchat.errors import Conflict, IntegrityError
-from optchat.refs import BlobHash, TurnId
+from optchat.refs import BlobHash, SessionId, TurnId
 from optchat.storage.memory.state import Changes
 from optchat.storage.ports import Chunk, ModelCall, Spent
 
@@ -76,6 +76,14 @@ class MemoryLedger:
 
     def unfinished(self) -> int:
         return sum(call.outcome == "sent" for call in self._tables.calls.values())
+
+    def disown(self, *, session_id: SessionId | None = None, turn_id: TurnId | None = None) -> None:
+        for call in tuple(self._tables.calls.values()):
+            if session_id is not None and call.session_id == session_id:
+                kept = replace(call, session_id=None, turn_id=None)
+                self._changes.put(self._tables.calls, call.call_id, kept)
+            elif turn_id is not None and call.turn_id == turn_id:
+                self._changes.put(self._tables.calls, call.call_id, replace(call, turn_id=None))
 
     def count(self, model: str, prompt_version: str, finding: str, times: int) -> None:
         key = (model, prompt_version, finding)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from optchat.core.tree import Tree
+from optchat.core.tree import SessionTree, Tree
 from optchat.errors import Conflict
 from optchat.refs import Csn, ScopeId, SessionId, Span
 from optchat.storage.memory.state import Changes, NodeKey
-from optchat.storage.ports import Job, JobKind, JobState
+from optchat.storage.ports import Job, JobKind, JobState, Removal
 
 
 class MemoryJobs:
@@ -213,6 +213,29 @@ class MemoryJobs:
         )
         return True
 
+    def remove(self, kind: JobKind, target: str) -> int:
+        return len(self._remove(lambda j: (j.kind, j.target) == (kind, target)))
+
+    def remove_queue(self, queue: str) -> tuple[Job, ...]:
+        self._changes.drop(self._tables.job_queues, queue)
+        found = self._remove(lambda j: j.queue == queue)
+        return tuple(job for job in found if job.state is not JobState.DONE)
+
+    def _remove(self, is_wanted: Callable[[Job], bool]) -> list[Job]:
+        found = sorted(filter(is_wanted, self._tables.jobs.values()), key=self._order)
+        for job in found:
+            self._changes.drop(self._tables.jobs, job.job_id)
+            self._changes.drop(self._tables.job_order, job.job_id)
+            self._changes.drop(self._tables.job_waits, job.job_id)
+        return found
+
+    def move_waits(self, tree: SessionTree, to: SessionTree) -> None:
+        for job_id, waits in tuple(self._tables.job_waits.items()):
+            moved = frozenset(
+                (str(to) if of == str(tree) else of, start, count) for of, start, count in waits
+            )
+            self._changes.put(self._tables.job_waits, job_id, moved)
+
     def job(self, job_id: str) -> Job | None:
         return self._tables.jobs.get(job_id)
 
@@ -264,6 +287,25 @@ class MemoryJobs:
 def _is_open(job: Job, now_ms: int) -> bool:
     ran_out = job.state is JobState.LEASED and job.lease_until_ms <= now_ms
     return ran_out or job.state in (JobState.READY, JobState.WAITING)
+
+
+class MemoryRemovals:
+    def __init__(self, changes: Changes) -> None:
+        self._changes = changes
+        self._tables = changes.tables
+
+    def bury(self, key: str) -> None:
+        self._changes.put(self._tables.tombstones, key, None)
+
+    def is_buried(self, key: str) -> bool:
+        return key in self._tables.tombstones
+
+    def log(self, removal: Removal) -> None:
+        self._changes.put(self._tables.removals, len(self._tables.removals), removal)
+
+    def logged(self, limit: int) -> tuple[Removal, ...]:
+        found = [removal for _, removal in sorted(self._tables.removals.items(), reverse=True)]
+        return tuple(found[: max(limit, 0)])
 
 
 class MemoryMeta:

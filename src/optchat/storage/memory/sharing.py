@@ -101,6 +101,49 @@ class MemoryPublications:
             if of == scope_id and seq < before_seq
         )
 
+    def of_turn_ever(self, turn_id: TurnId) -> tuple[Publication, ...]:
+        return tuple(
+            p for _, p in sorted(self._tables.publications.items()) if p.turn_id == turn_id
+        )
+
+    def ends(
+        self, scope_id: ScopeId, start: int, end_exclusive: int
+    ) -> tuple[Publication, Publication] | None:
+        inside = self.range(scope_id, start, end_exclusive)
+        return (inside[0], inside[-1]) if inside else None
+
+    def remove(self, scope_id: ScopeId, seq: int) -> None:
+        self._changes.drop(self._tables.publications, (scope_id, seq))
+
+    def move_covers(self, tree: SessionTree, to: SessionTree) -> None:
+        for key, p in tuple(self._tables.publications.items()):
+            if any(part.tree == tree for part in p.cover):
+                parts = tuple(
+                    replace(part, tree=to) if part.tree == tree else part for part in p.cover
+                )
+                self._changes.put(self._tables.publications, key, replace(p, cover=parts))
+
+    def remove_rendered(self, scope_id: ScopeId) -> int:
+        members = {s.session_id for s in self._tables.sessions.values() if s.scope_id == scope_id}
+        folds = [
+            f
+            for f in self._tables.folds.values()
+            if f.pin.scope_id == scope_id or f.session_id in members
+        ]
+        turns = [
+            t
+            for t in self._tables.turns.values()
+            if t.news
+            and (t.session_id in members or (t.pin is not None and t.pin.scope_id == scope_id))
+        ]
+        bases = int(scope_id in self._tables.shared_bases)
+        self._changes.drop(self._tables.shared_bases, scope_id)
+        for fold in folds:
+            self._changes.drop(self._tables.folds, fold.fold_id)
+        for turn in turns:
+            self._changes.put(self._tables.turns, turn.turn_id, replace(turn, news=""))
+        return bases + len(folds) + len(turns)
+
     def put_fold(self, fold: Fold) -> None:
         self._changes.put(self._tables.folds, fold.fold_id, fold)
 

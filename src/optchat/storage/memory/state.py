@@ -14,7 +14,7 @@ from optchat.core.tree import Node, SessionTree
 from optchat.core.views import View
 from optchat.errors import StorageError
 from optchat.refs import BlobHash, Csn, FoldId, ProjectId, ScopeId, SessionId, TurnId
-from optchat.storage.ports import Chunk, Job, ModelCall, SharedBase
+from optchat.storage.ports import Chunk, Job, ModelCall, Removal, SharedBase
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -70,6 +70,8 @@ class Tables:
     chunks: dict[tuple[BlobHash, str, int, int], Chunk] = field(
         default_factory=dict[tuple[BlobHash, str, int, int], Chunk]
     )
+    tombstones: dict[str, None] = field(default_factory=dict[str, None])
+    removals: dict[int, Removal] = field(default_factory=dict[int, Removal])
 
 
 class Changes:

@@ -13,7 +13,7 @@ from typing import TypeVar
 from optchat.errors import Fenced, StorageError
 from optchat.storage.memory.history import MemoryBlobs, MemoryRecords, MemorySessions, MemoryTrees
 from optchat.storage.memory.ledger import MemoryChunks, MemoryLedger
-from optchat.storage.memory.queue import MemoryJobs, MemoryMeta
+from optchat.storage.memory.queue import MemoryJobs, MemoryMeta, MemoryRemovals
 from optchat.storage.memory.sharing import MemoryPublications, MemorySearch
 from optchat.storage.memory.state import Changes, Tables
 from optchat.storage.ports import Damage, Tx
@@ -34,6 +34,7 @@ class MemoryTx:
         self.ledger = MemoryLedger(changes)
         self.chunks = MemoryChunks(changes)
         self.search = MemorySearch(changes)
+        self.removals = MemoryRemovals(changes)
         self.meta = MemoryMeta(changes)
 
 
@@ -53,8 +54,8 @@ class MemoryStore:
     def read(self, work: Callable[[Tx], T]) -> T:
         return self._run(work, writable=False)
 
-    def checkpoint(self) -> bool:
-        """There is no log; removed bytes are gone."""
+    def scrub(self) -> bool:
+        """There is no file; what was removed is gone."""
         return True
 
     def damage(self) -> tuple[Damage, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from zlib import crc32
 
 from optchat.errors import BadInput, IntegrityError
@@ -86,6 +86,16 @@ class SqliteBlobs:
             digest.update(chunk)
         if digest.hexdigest() != blob:
             raise IntegrityError(f"the payload {blob} is not what its name says.")
+
+    def drop_unused(self, blobs: Collection[BlobHash]) -> int:
+        return sum(
+            self._sql.run(
+                "delete from blob where hash = ?1 "
+                "and not exists (select 1 from record where payload = ?1)",
+                (blob,),
+            )
+            for blob in sorted(set(blobs))
+        )
 
     def _chunk(self, blob: BlobHash, position: int) -> bytes:
         row = self._sql.one(

@@ -222,6 +222,24 @@ class Connection:
             self.wal_pages = pages
         return pages == moved
 
+    def scrub(self, folder: Path) -> bool:
+        """Rewrite the whole file and empty the log; ``folder`` takes the copy that is made for it.
+
+        ``secure_delete`` overwrites rows where they are, but a page whose rows were moved to its
+        neighbours keeps their bytes between its cells: only pages that are written anew do not.
+
+        Returns:
+            As ``checkpoint``.
+        """
+        with _ours():
+            self._db.pragma("temp_store_directory", str(folder))
+            self._db.pragma("temp_store", 1)  # a file, nameless, beside the store and as private
+            try:
+                self._db.execute("vacuum").fetchall()
+            finally:
+                self._db.pragma("temp_store", 2)
+        return self.checkpoint(truncate=True)
+
     def vacuum_into(self, target: Path) -> None:
         """Write a whole, consistent copy to ``target``, an empty or missing file."""
         with _ours():

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from optchat.core.tree import Tree
+from optchat.core.tree import SessionTree, Tree
 from optchat.refs import ScopeId, SessionId, Span
 from optchat.storage.ports import Job, JobKind, JobState
 from optchat.storage.sqlite.connection import Args, Row, Sql
@@ -218,6 +218,18 @@ class SqliteJobs:
             job_id,
             token,
         )
+
+    def remove(self, kind: JobKind, target: str) -> int:
+        return self._sql.run("delete from job where kind = ? and target = ?", (kind.value, target))
+
+    def remove_queue(self, queue: str) -> tuple[Job, ...]:
+        rows = self._sql.all(f"delete from job where queue = ? returning ordinal, {_JOB}", (queue,))
+        self._sql.run("delete from job_queue where queue = ?", (queue,))
+        jobs = (_job(row[1:]) for row in sorted(rows, key=lambda r: r[0]))
+        return tuple(job for job in jobs if job.state is not JobState.DONE)
+
+    def move_waits(self, tree: SessionTree, to: SessionTree) -> None:
+        self._sql.run("update job_wait set tree = ? where tree = ?", (str(to), str(tree)))
 
     def job(self, job_id: str) -> Job | None:
         return self._job("where job_id = ?", (job_id,))

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Literal
 
 from optchat.errors import Conflict
-from optchat.refs import TurnId
+from optchat.refs import SessionId, TurnId
 from optchat.storage.ports import ModelCall, Spent
 from optchat.storage.sqlite.connection import Row, Sql
 
@@ -103,6 +103,15 @@ class SqliteLedger:
         row = self._sql.one("select count(*) from model_call where outcome = 'sent'")
         assert row is not None
         return row[0]
+
+    def disown(self, *, session_id: SessionId | None = None, turn_id: TurnId | None = None) -> None:
+        if session_id is not None:
+            self._sql.run(
+                "update model_call set session_id = null, turn_id = null where session_id = ?",
+                (session_id,),
+            )
+        if turn_id is not None:
+            self._sql.run("update model_call set turn_id = null where turn_id = ?", (turn_id,))
 
     def count(self, model: str, prompt_version: str, finding: str, times: int) -> None:
         self._sql.run(

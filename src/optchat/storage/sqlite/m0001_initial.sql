@@ -49,9 +49,12 @@ create table session (
   isolated integer not null,
   disabled text,
   observed_ms integer not null,
+  host_store text not null,              -- where the host keeps it, by a name of the adapter's
   unique (host, host_session),           -- the session that a host speaks of
   unique (scope_id, number)              -- refs such as s12:0:71, and the list of a scope
 ) strict, without rowid;
+-- What a host should still have; what a forgotten project had.
+create index session_by_project on session (project_id);
 
 create table generation (
   session_id text not null,
@@ -60,8 +63,12 @@ create table generation (
   base_generation integer,
   inherited integer not null,
   length integer not null,               -- the next record's seq
+  adopted integer not null,              -- came over from a forgotten session
   primary key (session_id, number)
 ) strict, without rowid;
+-- Whose history begins with this one's?
+create index generation_by_base on generation (base_session_id, base_generation)
+  where base_session_id is not null;
 
 create table blob (
   hash text primary key,                 -- sha256 of the payload, hexadecimal
@@ -227,8 +234,8 @@ create table publication (
   primary key (scope_id, seq),
   unique (scope_id, session_id, generation, turn_id)  -- no turn is published twice
 ) strict, without rowid;
--- The live publication of a turn.
-create index publication_by_turn on publication (turn_id) where died is null;
+-- The publications of a turn.
+create index publication_by_turn on publication (turn_id);
 -- The publications of a session, newest first, and the sessions of a scope.
 create index publication_by_session on publication (scope_id, session_id, seq);
 
@@ -367,3 +374,17 @@ create table chunk (
   text text not null,
   primary key (hash, plan, level, position)
 ) strict, without rowid;
+
+-- What was forgotten must not come back with a late event: sha256 of a host's id, and nothing else.
+create table tombstone (
+  key text primary key
+) strict, without rowid;
+
+-- What was removed and when, without a word of it.
+create table removal (
+  ordinal integer primary key,
+  at_ms integer not null,
+  what text not null,
+  counts text not null,                  -- a JSON object
+  places text not null                   -- JSON: refs that still quote it
+) strict;

@@ -150,6 +150,40 @@ class SqlitePublications:
         )
         return row is not None
 
+    def of_turn_ever(self, turn_id: TurnId) -> tuple[Publication, ...]:
+        return self._publications("where p.turn_id = ? order by p.scope_id, p.seq", (turn_id,))
+
+    def ends(
+        self, scope_id: ScopeId, start: int, end_exclusive: int
+    ) -> tuple[Publication, Publication] | None:
+        inside = "where p.scope_id = ? and p.seq >= ? and p.seq < ? order by p.seq"
+        first = self._publications(f"{inside} limit 1", (scope_id, start, end_exclusive))
+        last = self._publications(f"{inside} desc limit 1", (scope_id, start, end_exclusive))
+        return (first[0], last[0]) if first else None
+
+    def remove(self, scope_id: ScopeId, seq: int) -> None:
+        self._sql.run("delete from publication where scope_id = ? and seq = ?", (scope_id, seq))
+
+    def move_covers(self, tree: SessionTree, to: SessionTree) -> None:
+        self._sql.run(
+            "update cover_part set session_id = ?, generation = ? "
+            "where session_id = ? and generation = ?",
+            (to.session_id, to.generation, tree.session_id, tree.generation),
+        )
+
+    def remove_rendered(self, scope_id: ScopeId) -> int:
+        of_scope = (
+            "(pin ->> 'scope_id' = ?1 or session_id in "
+            "(select session_id from session where scope_id = ?1))"
+        )
+        return (
+            self._sql.run("delete from shared_base where scope_id = ?", (scope_id,))
+            + self._sql.run(f"delete from fold where {of_scope}", (scope_id,))
+            + self._sql.run(
+                f"update turn set news = '' where news <> '' and {of_scope}", (scope_id,)
+            )
+        )
+
     def put_fold(self, fold: Fold) -> None:
         self._sql.run(
             f"insert or replace into fold ({_FOLD}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",

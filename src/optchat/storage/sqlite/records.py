@@ -11,7 +11,7 @@ import msgspec
 from optchat.core.records import HostMessage, Outcome, Pin, Record, RecordKind, Turn
 from optchat.core.tree import SessionTree
 from optchat.errors import Conflict, EventConflict
-from optchat.refs import FoldId, SessionId, TurnId
+from optchat.refs import BlobHash, FoldId, SessionId, TurnId
 from optchat.storage.sqlite.connection import Row, Sql
 from optchat.storage.words import searchable
 
@@ -255,6 +255,42 @@ class SqliteRecords:
             "value ->> 8, '' from json_each(?)",
             (msgspec.json.encode(rows).decode(),),
         )
+
+    def own_results(self, session_id: SessionId) -> tuple[Record, ...]:
+        rows = self._sql.all(
+            f"select {_RECORD} from record where session_id = ? and kind = 'tool_result' "
+            "and tool like 'memory\\_%' escape '\\' order by generation, seq",
+            (session_id,),
+        )
+        return tuple(map(_record, rows))
+
+    def remove(self, tree: SessionTree, start: int, end_exclusive: int) -> tuple[BlobHash, ...]:
+        place = (tree.session_id, tree.generation, start, end_exclusive)
+        docs = self._sql.all(
+            "delete from record_text where session_id = ? and generation = ? "
+            "and seq >= ? and seq < ? returning doc, text",
+            place,
+        )
+        self._sql.many(
+            "insert into record_fts (record_fts, rowid, text) values ('delete', ?, ?)", docs
+        )
+        rows = self._sql.all(
+            "delete from record where session_id = ? and generation = ? "
+            "and seq >= ? and seq < ? returning seq, payload",
+            place,
+        )
+        return tuple(BlobHash(payload) for _, payload in sorted(rows))
+
+    def remove_turns(self, session_id: SessionId) -> None:
+        self._sql.run("delete from turn where session_id = ?", (session_id,))
+
+    def move(self, tree: SessionTree, to: SessionTree, end_exclusive: int) -> None:
+        for table in ("record", "record_text"):
+            self._sql.run(
+                f"update {table} set session_id = ?, generation = ? "
+                "where session_id = ? and generation = ? and seq < ?",
+                (to.session_id, to.generation, tree.session_id, tree.generation, end_exclusive),
+            )
 
 
 _decode_attachments = msgspec.json.Decoder(tuple[str, ...]).decode

@@ -7,14 +7,16 @@ from __future__ import annotations
 from optchat.core.records import Generation, Session
 from optchat.core.scopes import Project, Scope
 from optchat.core.tree import SessionTree
-from optchat.refs import ScopeId, SessionId
+from optchat.refs import ProjectId, ScopeId, SessionId
 from optchat.storage.sqlite.connection import Row, Sql
 
 _PROJECT = "project_id, host, host_key, directory"
 _SCOPE = "scope_id, name, policy_revision, retention_epoch, publications, sessions"
+_GENERATION = "session_id, number, base_session_id, base_generation, inherited, length, adopted"
 SESSION_COLUMNS = (
     "session_id, host, host_session, scope_id, number, project_id, generation, title, directory, "
-    "created_ms, updated_ms, parent_host_session, archived, isolated, disabled, observed_ms"
+    "created_ms, updated_ms, parent_host_session, archived, isolated, disabled, observed_ms, "
+    "host_store"
 )
 
 
@@ -87,7 +89,7 @@ class SqliteSessions:
     def put_session(self, session: Session) -> None:
         self._sql.run(
             f"insert into session ({SESSION_COLUMNS}) "
-            "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+            "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
             "on conflict (session_id) do update set host = excluded.host, "
             "host_session = excluded.host_session, scope_id = excluded.scope_id, "
             "number = excluded.number, project_id = excluded.project_id, "
@@ -96,7 +98,7 @@ class SqliteSessions:
             "updated_ms = excluded.updated_ms, "
             "parent_host_session = excluded.parent_host_session, archived = excluded.archived, "
             "isolated = excluded.isolated, disabled = excluded.disabled, "
-            "observed_ms = excluded.observed_ms",
+            "observed_ms = excluded.observed_ms, host_store = excluded.host_store",
             (
                 session.session_id,
                 session.host,
@@ -114,28 +116,44 @@ class SqliteSessions:
                 int(session.isolated),
                 session.disabled,
                 session.observed_ms,
+                session.host_store,
             ),
         )
 
     def generation(self, session_id: SessionId, number: int) -> Generation | None:
-        row = self._sql.one(
-            "select base_session_id, base_generation, inherited, length from generation "
-            "where session_id = ? and number = ?",
-            (session_id, number),
+        found = self._generations("session_id = ? and number = ?", (session_id, number))
+        return found[0] if found else None
+
+    def generations(self, session_id: SessionId) -> tuple[Generation, ...]:
+        return self._generations("session_id = ?", (session_id,))
+
+    def derived(self, tree: SessionTree) -> tuple[Generation, ...]:
+        return self._generations(
+            "base_session_id = ? and base_generation = ?", (tree.session_id, tree.generation)
         )
-        if row is None:
-            return None
-        base = None if row[0] is None else SessionTree(SessionId(row[0]), row[1])
-        return Generation(
-            session_id=session_id, number=number, base=base, inherited=row[2], length=row[3]
+
+    def of_project(self, project_id: ProjectId) -> tuple[Session, ...]:
+        rows = self._sql.all(
+            f"select {SESSION_COLUMNS} from session where project_id = ? order by session_id",
+            (project_id,),
         )
+        return tuple(map(session_of_row, rows))
+
+    def remove_session(self, session_id: SessionId) -> None:
+        self._sql.run("delete from generation where session_id = ?", (session_id,))
+        self._sql.run("delete from session where session_id = ?", (session_id,))
+
+    def remove_project(self, project_id: ProjectId) -> None:
+        self._sql.run("delete from project where project_id = ?", (project_id,))
+
+    def remove_scope(self, scope_id: ScopeId) -> None:
+        self._sql.run("delete from scope where scope_id = ?", (scope_id,))
 
     def put_generation(self, generation: Generation) -> None:
         base = generation.base
         self._sql.run(
-            "insert into generation "
-            "(session_id, number, base_session_id, base_generation, inherited, length) "
-            "values (?, ?, ?, ?, ?, ?) "
+            f"insert into generation ({_GENERATION}) "
+            "values (?, ?, ?, ?, ?, ?, ?) "
             "on conflict (session_id, number) do update set "
             "base_session_id = excluded.base_session_id, "
             "base_generation = excluded.base_generation, inherited = excluded.inherited, "
@@ -147,8 +165,16 @@ class SqliteSessions:
                 None if base is None else base.generation,
                 generation.inherited,
                 generation.length,
+                int(generation.adopted),
             ),
         )
+
+    def _generations(self, condition: str, args: tuple[str | int, ...]) -> tuple[Generation, ...]:
+        rows = self._sql.all(
+            f"select {_GENERATION} from generation where {condition} order by session_id, number",
+            args,
+        )
+        return tuple(map(_generation, rows))
 
     def _session(self, condition: str, args: tuple[str | int, ...]) -> Session | None:
         row = self._sql.one(f"select {SESSION_COLUMNS} from session where {condition}", args)
@@ -174,6 +200,18 @@ def session_of_row(row: Row) -> Session:
         isolated=bool(row[13]),
         disabled=row[14],
         observed_ms=row[15],
+        host_store=row[16],
+    )
+
+
+def _generation(row: Row) -> Generation:
+    return Generation(
+        session_id=SessionId(row[0]),
+        number=row[1],
+        base=None if row[2] is None else SessionTree(SessionId(row[2]), row[3]),
+        inherited=row[4],
+        length=row[5],
+        adopted=bool(row[6]),
     )
 
 

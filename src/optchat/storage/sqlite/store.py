@@ -29,6 +29,7 @@ from optchat.storage.sqlite.meta import SqliteMeta
 from optchat.storage.sqlite.migrations import backups, migrate
 from optchat.storage.sqlite.publications import SqlitePublications
 from optchat.storage.sqlite.records import SqliteRecords
+from optchat.storage.sqlite.removals import SqliteRemovals
 from optchat.storage.sqlite.search import SqliteSearch
 from optchat.storage.sqlite.sessions import SqliteSessions
 from optchat.storage.sqlite.trees import SqliteTrees
@@ -58,6 +59,7 @@ class SqliteTx:
         self.ledger = SqliteLedger(sql)
         self.chunks = SqliteChunks(sql)
         self.search = SqliteSearch(sql)
+        self.removals = SqliteRemovals(sql)
         self.meta = SqliteMeta(sql)
 
 
@@ -172,8 +174,13 @@ class SqliteStore:
             finally:
                 self._idle.put(connection)
 
+    def scrub(self) -> bool:
+        """Leave no byte of what was removed behind; takes as long as a copy of the file does."""
+        self.drop_backups()
+        return self._do(lambda connection: connection.scrub(self.path.parent))
+
     def checkpoint(self) -> bool:
-        """Move the log into the database and empty it; with that, removed bytes are gone.
+        """Move the log into the database and empty it.
 
         Returns:
             False when a reader of an older state held it up; to be tried again.

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from optchat.core.tree import Node, NodeKind, Tree
+from optchat.core.tree import Node, NodeKind, SessionTree, Tree
 from optchat.core.views import Entry, View
 from optchat.errors import Conflict
 from optchat.refs import Csn, Span
@@ -192,6 +192,27 @@ class SqliteTrees:
             "where tree = ?1 and born <= pin.value), 0) from json_each(?2) as pin)",
             (str(tree), msgspec.json.encode(sorted(pinned)).decode()),
         )
+
+    def remove_node(self, tree: Tree, span: Span) -> int:
+        return self._remove(
+            "tree = ? and count = ? and start = ?", (str(tree), span.count, span.start)
+        )
+
+    def remove_tree(self, tree: Tree) -> int:
+        self._sql.run("delete from tree_view where tree = ?", (str(tree),))
+        return self._remove("tree = ?", (str(tree),))
+
+    def _remove(self, condition: str, args: tuple[str | int, ...]) -> int:
+        docs = self._sql.all(f"delete from node_text where {condition} returning doc, text", args)
+        self._sql.many("insert into node_fts (node_fts, rowid, text) values ('delete', ?, ?)", docs)
+        return self._sql.run(f"delete from node where {condition}", args)
+
+    def move(self, tree: SessionTree, to: SessionTree, end_exclusive: int) -> None:
+        for table in ("node", "node_text"):
+            self._sql.run(
+                f"update {table} set tree = ? where tree = ? and start + count <= ?",
+                (str(to), str(tree), end_exclusive),
+            )
 
 
 _decode_entries = msgspec.json.Decoder(list[tuple[int, int, int, int, int]]).decode

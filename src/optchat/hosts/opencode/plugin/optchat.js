@@ -42,6 +42,9 @@ function inert(text) {
 }
 
 // plugins/opencode/src/host.ts
+import { statSync } from "node:fs";
+import { homedir } from "node:os";
+import { resolve } from "node:path";
 var Host = class {
   directory;
   worktree;
@@ -81,7 +84,7 @@ var Host = class {
     const all = await data(this.#client.session.status());
     return (all[id]?.type ?? "idle") !== "idle";
   }
-  /** The project's sessions, newest first. The host stops at a hundred unless told otherwise. */
+  /** The directory's sessions, newest first. The host stops at a hundred unless told otherwise. */
   sessions() {
     const query = { limit: 500 };
     return data(this.#client.session.list({ query }));
@@ -106,6 +109,25 @@ var Host = class {
   }
   remove(id) {
     return data(this.#client.session.delete({ path: { id } }));
+  }
+  /** Whether the host says that it has no such session, of whatever directory; no answer is no. */
+  async isGone(id) {
+    const { error, response } = await this.#client.session.get({ path: { id } });
+    return response?.status === 404 && error?.name === "NotFoundError";
+  }
+  /**
+   * The file that the host keeps its sessions in, as it is now: one that was made anew in its place
+   * is another store, and what it lacks was never deleted from it. "" when it is not found.
+   */
+  store() {
+    const { OPENCODE_DB: named = "opencode.db", XDG_DATA_HOME: data2 } = process.env;
+    const path = resolve(data2 || `${homedir()}/.local/share`, "opencode", named);
+    try {
+      const { ino, birthtimeMs } = statSync(path);
+      return `${path}:${ino}:${birthtimeMs}`;
+    } catch {
+      return "";
+    }
   }
   /** The limits of a model; zero where the host does not know one. */
   async limit(provider, model) {
@@ -254,7 +276,7 @@ var Connection = class {
   #start() {
     const [program = "optchat", ...rest] = this.#command;
     const words = [...rest, "ensure", "--json"];
-    return new Promise((resolve, reject) => {
+    return new Promise((resolve2, reject) => {
       const child = spawn(program, words, { stdio: ["ignore", "pipe", "pipe"] });
       let out = "";
       let said = "";
@@ -276,14 +298,14 @@ var Connection = class {
         if (socket === void 0) return;
         clearTimeout(timer);
         child.unref();
-        resolve(socket);
+        resolve2(socket);
       });
       child.on("error", (error) => fail(error.message));
       child.on("close", () => fail(said.trim().split("\n").at(-1) || "it named no socket"));
     });
   }
   #post(socketPath, path, text, deadline, signal, agent) {
-    return new Promise((resolve, reject) => {
+    return new Promise((resolve2, reject) => {
       const payload = Buffer.from(text);
       const headers = {
         "content-type": "application/json",
@@ -298,7 +320,7 @@ var Connection = class {
         response.on("end", () => {
           done();
           const answer = Buffer.concat(chunks).toString("utf8");
-          resolve({ status: response.statusCode ?? 0, answer });
+          resolve2({ status: response.statusCode ?? 0, answer });
         });
       });
       const leave = (message) => {
@@ -772,7 +794,8 @@ function sessionInfo(host, session, state) {
     parent_id: session.parentID ?? null,
     fork_of: state.forkOf ?? null,
     archived: session.time.archived !== void 0,
-    worktree: session.projectID === GLOBAL ? null : host.worktree
+    worktree: session.projectID === GLOBAL ? null : host.worktree,
+    store: host.store()
   };
 }
 function projectOf(host, { projectID, directory } = { projectID: host.project.id, directory: host.directory }) {
@@ -819,11 +842,13 @@ var Requests = class {
   #connection;
   #options;
   #sync;
-  constructor(host, connection, options, sync) {
+  #presence;
+  constructor(host, connection, options, sync, presence) {
     this.#host = host;
     this.#connection = connection;
     this.#options = options;
     this.#sync = sync;
+    this.#presence = presence;
   }
   /** Give the messages about to be sent their memory, in place. */
   async assemble(messages) {
@@ -904,7 +929,9 @@ var Requests = class {
   // A pass that is under way is waited for as well, and the bound is for both.
   async #admit(id) {
     const deadline = Date.now() + this.#options.syncTimeoutMs;
+    const compared = this.#presence.now();
     await within(this.#sync.now(id), deadline, "the coordinator did not take the message in time");
+    await compared;
   }
   async #describe(state, session, user, messages) {
     const { providerID, modelID } = user.model;
@@ -984,6 +1011,51 @@ function usageOf(messages, { model }) {
   return null;
 }
 
+// plugins/opencode/src/presence.ts
+var ASKED = 20;
+var Presence = class {
+  #host;
+  #connection;
+  #options;
+  /** Sessions of other directories, of which the host has said that it has them. */
+  #elsewhere = /* @__PURE__ */ new Set();
+  #running;
+  constructor(host, connection, options) {
+    this.#host = host;
+    this.#connection = connection;
+    this.#options = options;
+  }
+  /** Compare, or wait for a comparison that is under way. What fails is done at the next one. */
+  now() {
+    this.#running ??= this.#pass().catch(() => void 0).finally(() => {
+      this.#running = void 0;
+    });
+    return this.#running;
+  }
+  /** The host says that a session was deleted: look whether that is so. */
+  async deleted(id) {
+    this.#elsewhere.delete(id);
+    await this.#running;
+    await this.now();
+  }
+  async #pass() {
+    const store = this.#host.store();
+    if (store === "") return;
+    const listed = (await this.#host.sessions()).map(({ id }) => id);
+    const ids = [.../* @__PURE__ */ new Set([...listed, ...this.#elsewhere])];
+    const { project_key } = projectOf(this.#host);
+    const request = { host: HOST, store, project_key, ids, gone: [] };
+    const bound = this.#options.assembleTimeoutMs;
+    const { missing } = await this.#connection.ask("/v1/present", request, bound);
+    const gone = [];
+    for (const id of missing.slice(0, ASKED)) {
+      if (await this.#host.isGone(id)) gone.push(id);
+      else this.#elsewhere.add(id);
+    }
+    if (gone.length > 0) await this.#connection.ask("/v1/present", { ...request, gone }, bound);
+  }
+};
+
 // plugins/opencode/src/call.ts
 var OWN_PAUSE_MS = 1e4;
 var RATE = /rate.?limit|too.?many|quota|429/i;
@@ -994,8 +1066,8 @@ var Call = class {
   #giveUp;
   constructor(work) {
     this.work = work;
-    this.givenUp = new Promise((resolve) => {
-      this.#giveUp = resolve;
+    this.givenUp = new Promise((resolve2) => {
+      this.#giveUp = resolve2;
     });
   }
   giveUp(outcome, detail, retry_after_ms = null) {
@@ -1231,10 +1303,10 @@ function isLeftOver({ metadata, time }) {
   }
 }
 function pause(ms, signal) {
-  return new Promise((resolve) => {
-    const timer = setTimeout(resolve, ms);
+  return new Promise((resolve2) => {
+    const timer = setTimeout(resolve2, ms);
     timer.unref();
-    signal?.addEventListener("abort", () => resolve(), { once: true });
+    signal?.addEventListener("abort", () => resolve2(), { once: true });
   });
 }
 
@@ -1385,8 +1457,8 @@ function ended(messages) {
   return info?.role === "assistant" && info.time.completed !== void 0;
 }
 function delay(ms) {
-  return new Promise((resolve) => {
-    setTimeout(resolve, ms).unref();
+  return new Promise((resolve2) => {
+    setTimeout(resolve2, ms).unref();
   });
 }
 
@@ -1464,7 +1536,8 @@ async function server(input, given) {
   const host = new Host(input);
   const connection = connectionFor(options.command);
   const sync = new Sync(host, connection, options);
-  const requests = new Requests(host, connection, options, sync);
+  const presence = new Presence(host, connection, options);
+  const requests = new Requests(host, connection, options, sync, presence);
   const summaries = new Summaries(host, connection);
   const { calls } = shared();
   function guarded(hook) {
@@ -1477,7 +1550,7 @@ async function server(input, given) {
       }
     };
   }
-  connection.ensure().catch(() => void 0);
+  connection.ensure().then(() => presence.now()).catch(() => void 0);
   if (!isOneShot()) summaries.start();
   return {
     config: guarded((config) => summaries.configure(config)),
@@ -1514,13 +1587,13 @@ async function server(input, given) {
       state.compacting = true;
       state.outgoing = void 0;
     }),
-    event: guarded(({ event }) => follow(event, host, sync)),
+    event: guarded(({ event }) => follow(event, host, sync, presence)),
     dispose: guarded(async () => {
       await Promise.all([sync.flush(DISPOSE_MS), summaries.stop(DISPOSE_MS)]);
     })
   };
 }
-function follow({ type, properties }, host, sync) {
+function follow({ type, properties }, host, sync, presence) {
   const { info, sessionID, status } = properties;
   switch (type) {
     case "session.status":
@@ -1535,6 +1608,7 @@ function follow({ type, properties }, host, sync) {
       if (info) {
         host.forget(info.id);
         shared().sessions.delete(info.id);
+        void presence.deleted(info.id);
       }
       return;
     case "message.updated":
