@@ -24,6 +24,7 @@ from optchat.config import Compactor, Config, Memory
 from optchat.coordinator.doctor import examine
 from optchat.coordinator.service import Service
 from optchat.engine.deps import Deps
+from optchat.engine.forget import forget_sessions
 from optchat.errors import OptChatError
 from optchat.storage.ports import Tx
 from optchat.storage.sqlite import SqliteStore
@@ -136,8 +137,12 @@ def run_workload(folder: Path, *, level: int) -> tuple[Disk, list[Acknowledged]]
         store.deed = "fork"
         c = a.fork("C")
         talk(c, 1)
-        # A removal of sessions and turns ("forget") belongs here once there is one.
         assert holds_everything(store)
+        store.deed = "forget"
+        store.write(lambda tx: forget(tx, deps, "C"))
+        store.deed = "scrub"
+        store.scrub()
+        drain()
         store.deed = "close"
         store.close()
         patched.setattr(store_module, "migrate", partial(migrate, migrations=MIGRATED))
@@ -146,6 +151,12 @@ def run_workload(folder: Path, *, level: int) -> tuple[Disk, list[Acknowledged]]
         store.write(lambda tx: tx.meta.put("after", "the migration"))
         store.close()
     return made, told
+
+
+def forget(tx: Tx, deps: Deps, name: str) -> None:
+    session = tx.sessions.session_of_host("scripted", name)
+    assert session is not None
+    forget_sessions(tx, deps, [session], "a conversation")
 
 
 def holds_everything(store: SqliteStore) -> bool:
