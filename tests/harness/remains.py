@@ -30,8 +30,7 @@ HALF = 6
 
 def remains(home: Path, words: Iterable[str], scratch: Path) -> dict[str, list[str]]:
     """Where each word is still found; nothing for a word that is gone."""
-    shutil.rmtree(scratch, ignore_errors=True)
-    subprocess.run(["cp", "-r", str(home), str(scratch)], check=True)
+    copied(home, scratch)
     found: dict[str, list[str]] = {}
     wanted = {word: tuple(forms(word)) for word in words}
     for name, data in places(scratch):
@@ -39,6 +38,13 @@ def remains(home: Path, words: Iterable[str], scratch: Path) -> dict[str, list[s
             if any(shape in data for shape in shapes):
                 found.setdefault(word, []).append(name)
     return found
+
+
+def copied(home: Path, scratch: Path) -> Path:
+    """A copy of the folder, made by another process, in the place of an earlier one."""
+    shutil.rmtree(scratch, ignore_errors=True)
+    subprocess.run(["cp", "-r", str(home), str(scratch)], check=True)
+    return scratch
 
 
 def forms(word: str) -> Iterator[bytes]:

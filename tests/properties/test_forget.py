@@ -28,7 +28,7 @@ from optchat.errors import BadInput, NotFound, OptChatError
 from optchat.storage.memory import MemoryStore
 from optchat.testing.scripted import ScriptedSession
 from optchat.wire import ForgetRequest, ToolRequest
-from tests.harness.remains import rows
+from tests.harness.remains import copied, rows
 from tests.harness.request_reader import check_sent
 from tests.properties.test_engine_equivalence import CONFIG, World, compare, worlds
 
@@ -163,13 +163,12 @@ class Forgetting(World):
         """All that the store holds, in whatever table."""
         if isinstance(self.store, MemoryStore):
             return repr(self.store._tables)
-        copy = self.folder / "copy.db"
-        shutil.rmtree(copy, ignore_errors=True)
-        self.store.back_up(copy)
+        copy = copied(self.folder, self.folder.with_name(f"{self.folder.name}-copy"))
         try:
-            return b"\n".join(data for _, data in rows(copy)).decode("utf-8", "replace")
+            held = rows(copy / "memory.db")
+            return b"\n".join(data for _, data in held).decode("utf-8", "replace")
         finally:
-            copy.unlink()
+            shutil.rmtree(copy)
 
     def check_gone(self) -> None:
         if self.forgotten:
