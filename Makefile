@@ -13,7 +13,7 @@ WORKERS ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help setup node test check fmt lint format-check types imports plugin-types wire wire-fresh \
-	bundle-fresh docs docs-fresh leaks crash e2e bench plugin lock demo clean
+	bundle-fresh docs docs-fresh leaks crash e2e bench plugin lock demo soak clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -132,6 +132,10 @@ lock: ## renew the lock files within pyproject.toml and package.json (needs uv; 
 	node tools/complete_lock.mjs
 
 # --- running --------------------------------------------------------------------------------------
+
+soak: setup ## four clients at random for ten minutes, with kills (SECONDS=…, SEED=…)
+	OPTCHAT_SOAK_SECONDS=$(or $(SECONDS),600) $(if $(SEED),OPTCHAT_SOAK_SEED=$(SEED)) \
+		$(PY) -m pytest tests/soak -s
 
 bench: setup ## one benchmark: make bench NAME=… writes bench/results/NAME.json
 	@if [ -z "$(NAME)" ]; then echo "bench: which one? make bench NAME=…" >&2; exit 2; fi

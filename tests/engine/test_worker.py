@@ -123,6 +123,16 @@ def test_a_summary_whose_input_moved_on_while_it_was_made_is_dropped_and_made_ag
     assert bench.counts()["waiting"] == 0
 
 
+def test_a_turn_that_was_superseded_while_its_line_was_made_is_not_published(bench):
+    """The session that the job read is not the one that the commit must ask (I7, §12)."""
+    a = bench.session("A")
+    a.turn("one", "SECRET")
+    assert not bench.publications()
+    run(bench, Model(during=lambda: rewind(a)))
+    assert not bench.publications()
+    assert bench.counts()["failed"] == 0
+
+
 def test_two_rewinds_before_any_summary_still_give_every_shared_node(bench):
     """A job that is queued already does not run for want of what was retired again."""
     a = bench.session("A")

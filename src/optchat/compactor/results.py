@@ -159,7 +159,8 @@ def commit_turn(tx: Tx, deps: Deps, job: Job, source: TurnSource, made: Made) ->
         return False
     published = tx.publications.of_turn(source.turn.turn_id)
     if published is None:
-        return put_turn(tx, deps, source, made)
+        # As it is now: what was read before it may have been superseded by a rewind since.
+        return put_turn(tx, deps, current, made)
     tree, leaf = ScopeTree(published.scope_id), Span(published.seq, 1)
     if revision(job) == 1 and not stands_in(tx.trees.node(tree, leaf)):
         return False  # a replay
