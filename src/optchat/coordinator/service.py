@@ -184,6 +184,7 @@ class Service:
             try:
                 return self.store.write(lambda tx: assemble.admit(tx, self.deps, request, factor))
             except NotReady:
+                self.store.write(lambda tx: assemble.hurry(tx, self.deps, request))
                 self.on_work()
                 with self._changed:
                     moved = self._changed.wait_for(
@@ -252,7 +253,8 @@ class Service:
                     "this turn has no memory snapshot; nothing was read.",
                     hint="the next request of this conversation takes one",
                 )
-            return pinned(turn.pin, session.session_id, own_lineage(tx, session))
+            own = own_lineage(tx, session)
+            return pinned(turn.pin, session.session_id, own, turn.folded_end)
         return newest(tx, self._chosen_scope(tx, request.scope, request.directory))
 
     def _chosen_scope(self, tx: Tx, scope: str | None, directory: str | None) -> Scope:

@@ -312,8 +312,11 @@ class Records(Protocol):
         """All records in the store, for status."""
         ...
 
-    def messages(self, session_id: SessionId) -> tuple[HostMessage, ...]:
-        """The current membership, by position."""
+    def messages(self, session_id: SessionId, start: int = 0) -> tuple[HostMessage, ...]:
+        """The current membership by position, of messages whose records begin at ``start`` or later.
+
+        A message without records begins where the next record will.
+        """
         ...
 
     def put_message(self, message: HostMessage) -> None:
@@ -352,6 +355,10 @@ class Records(Protocol):
 
     def turns_of_fold(self, session_id: SessionId, fold_id: FoldId) -> tuple[Turn, ...]:
         """The session's turns that were sent with this fold, in the order of ``turns``."""
+        ...
+
+    def folded_turns(self, session_id: SessionId, generation: int) -> tuple[Turn, ...]:
+        """The generation's turns that have checkpoints, in the order of ``turns``."""
         ...
 
     def put_turn(self, turn: Turn) -> None:
