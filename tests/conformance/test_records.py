@@ -173,8 +173,8 @@ def test_a_message_id_stands_once_in_a_session(world):
 
 def test_membership_is_read_from_a_record_on(world):
     for position, (start, end) in enumerate(((0, 2), (2, 2), (2, 5), (5, 6))):
-        message = replace(a_message(position, f"m{position}"), start_seq=start)
-        world.write(lambda tx, m=replace(message, end_seq_exclusive=end): tx.records.put_message(m))
+        made = replace(a_message(position, f"m{position}"), start_seq=start, end_seq_exclusive=end)
+        world.write(lambda tx, m=made: tx.records.put_message(m))
     found = world.read(lambda tx: tx.records.messages(SessionId("a"), 2))
     assert [m.message_id for m in found] == ["m1", "m2", "m3"]
 

@@ -219,16 +219,6 @@ def test_a_step_without_a_durable_leaf_stays_native_and_the_turn_waits_for_it(be
     assert read.checkpoints[0].end > 1 + 5 * 3
 
 
-def test_what_fits_a_line_needs_no_compactor(bench, a):
-    """Verbatim nodes are there with the record."""
-    begin(a)
-    for n in range(170):
-        step(a, n, output="short words " * 15)
-        answer = a.assemble()
-        read = check_sent(a, answer)
-    assert read.checkpoints[0].end > 200
-
-
 # --- restarts, edits, the host's own compaction ---------------------------------------------------
 
 

@@ -10,7 +10,7 @@ import pytest
 from optchat.coordinator import service
 from optchat.wire import AssembleResponse, ModelInfo
 from tests.engine.conftest import Bench
-from tests.harness.request_reader import as_sent, check_sent
+from tests.harness.request_reader import as_sent, check_sent, texts_of
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -68,7 +68,7 @@ def _run(bench: Bench, rng: random.Random) -> None:
         read = check_sent(session, answer)
         assert answer.estimated_tokens <= answer.limit_tokens
         native = [text for role, text in read.native if role == "user"]
-        said = [part.text for m in steered for part in m.parts or []]  # pyright: ignore
+        said = [text for m in steered for text in texts_of(m)]
         assert native[-len(said) :] == said, "what the user said, as it was said"
         _check_steps(session, answer)
         sent = _text(session, answer)
@@ -93,7 +93,7 @@ def _check_steps(session, answer: AssembleResponse) -> None:
         for part in message.parts or []:
             seq += 2 if hasattr(part, "input_json") else 1
         edges.add(seq)
-    told = [c for c in check_sent(session, answer).checkpoints]
+    told = check_sent(session, answer).checkpoints
     assert all({c.start, c.end} <= edges for c in told)
 
 

@@ -144,7 +144,7 @@ def checkpoint_tokens(checkpoints: Iterable[Checkpoint], factor: float) -> int:
 def read_live(
     tx: Tx, session: Session, turn: Turn, request: AssembleRequest, factor: float
 ) -> Live:
-    """The live turn's messages: what is sealed of it, then what is in the request and not sealed."""
+    """The live turn's messages: those that are sealed, then the others of the request."""
     held = [
         m
         for m in tx.records.messages(session.session_id, turn.start_seq)

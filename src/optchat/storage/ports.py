@@ -313,7 +313,7 @@ class Records(Protocol):
         ...
 
     def messages(self, session_id: SessionId, start: int = 0) -> tuple[HostMessage, ...]:
-        """The current membership by position, of messages whose records begin at ``start`` or later.
+        """The current membership by position, of messages that begin at record ``start`` or later.
 
         A message without records begins where the next record will.
         """
