@@ -105,6 +105,11 @@ def base_own(lines: Iterable[str], *, session: str, boundary: int, notice: str |
     return f"{own}{told}</optchat_memory>\n"
 
 
+def own_alone(own: str) -> str:
+    """A base of the session's own part only, from what ``base_own`` made."""
+    return f"<optchat_memory>\n{own}"
+
+
 def news_block(
     lines: Iterable[str], *, snapshot: str, own: str, time_ms: int, coverage: str
 ) -> str:
