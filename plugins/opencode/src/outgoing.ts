@@ -196,7 +196,7 @@ export class Requests {
       agent: user.agent,
       shape: messages.map((message, index) => ({
         id: message.info.id,
-        role: state.roles.get(message.info.id) ?? roles[index] ?? "other",
+        role: roles[index] ?? "other",
         sizes: sizes[index] ?? NOTHING,
       })),
       overhead: overhead.sizes,

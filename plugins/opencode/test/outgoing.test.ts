@@ -283,20 +283,6 @@ test("the shape tells sizes and roles, the model its limits, the usage what was 
   assert.deepEqual(request?.usage, { message_id: messages[1]?.info.id, input_tokens: 123 });
 });
 
-test("the copy of a message after an overflow is not the user's in the shape either", async (t) => {
-  const on = await ready({});
-  t.after(() => on.coordinator.stop());
-  const pair = [
-    user(part("compaction", { auto: true, overflow: true })),
-    assistant({ summary: true, finish: "stop" }, "S"),
-  ];
-  const copy = user("ask");
-  on.host.messages = [user("ask"), assistant({}), ...pair, copy];
-  await on.call([...pair, copy]);
-  const roles = on.coordinator.of("/v1/assemble")[0]?.shape.map(({ role }) => role);
-  assert.deepEqual(roles, ["other", "other", "other"]);
-});
-
 test("what another model reported is not its usage", async (t) => {
   const on = await ready({});
   t.after(() => on.coordinator.stop());

@@ -380,8 +380,6 @@ var SessionState = class {
   opens = /* @__PURE__ */ new Map();
   loaded = /* @__PURE__ */ new Set();
   begun = /* @__PURE__ */ new Set();
-  /** Who speaks in each message, as the whole transcript tells and a part of it may not. */
-  roles = /* @__PURE__ */ new Map();
   measured = /* @__PURE__ */ new Map();
   /** The session has had a turn in this process, so that following it is our task. */
   active = false;
@@ -1019,7 +1017,7 @@ var Requests = class {
       agent: user.agent,
       shape: messages.map((message, index) => ({
         id: message.info.id,
-        role: state.roles.get(message.info.id) ?? roles[index] ?? "other",
+        role: roles[index] ?? "other",
         sizes: sizes[index] ?? NOTHING
       })),
       overhead: overhead.sizes,
@@ -1454,7 +1452,6 @@ var Sync = class {
       begun: state.begun,
       settled: idle
     });
-    for (const { id: message, role } of mapped) state.roles.set(message, role);
     const info = sessionInfo(host, session, state);
     await this.#send({ session: info, messages: mapped, idle, observed_ms }, state);
   }
