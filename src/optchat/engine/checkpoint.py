@@ -12,10 +12,14 @@ from dataclasses import dataclass
 from optchat.core import context
 from optchat.core.budget import text_tokens
 from optchat.core.records import Checkpoint
+from optchat.core.tree import cover
 from optchat.core.views import Entry, View, coarsest_tokens, project
 from optchat.engine.nodes import Forest
 from optchat.engine.tail import Live, LiveMessage
 from optchat.refs import Span
+
+NODES_MAX = 256
+"""About how many nodes of a stretch are looked at; its lines are a few dozen."""
 
 
 @dataclass(slots=True)
@@ -46,7 +50,7 @@ def checkpoints(forest: Forest, live: Live, session: str, target: int) -> tuple[
     said = sum(m.tokens for m in messages if m.message_id in kept)
     budget = max(0, target - said)
     first = _first_native(messages, kept, steps[-1], budget // 2)
-    stretches, entries = _durable(forest, messages, kept, first)
+    stretches, entries = _stretches(forest, messages, kept, first)
     if not entries:
         return ()
     native_from = min(first, stretches[-1].last + 1)
@@ -117,29 +121,62 @@ def _first_native(
     return min(first, unsealed)
 
 
-def _durable(
+def _stretches(
     forest: Forest, messages: tuple[LiveMessage, ...], kept: list[str], first: int
 ) -> tuple[list[_Stretch], list[Entry]]:
-    """The stretches before ``first`` with their leaves, up to the first leaf that is not there."""
+    """What is folded before ``first``, with its nodes, up to the first leaf that is not there."""
     stretches: list[_Stretch] = []
-    entries: list[Entry] = []
     after = kept[0]
     for index, message in enumerate(messages[:first]):
+        last = stretches[-1] if stretches else None
         if message.message_id in kept:
             after = message.message_id
+        elif message.start == message.end_exclusive:
             continue
-        if message.start == message.end_exclusive:
-            continue
-        leaves = forest.leaf_entries(message.start, message.end_exclusive)
-        if len(leaves) < message.end_exclusive - message.start:
-            break
-        entries += leaves
-        last = stretches[-1] if stretches else None
-        if last is not None and (last.after, last.end_exclusive) == (after, message.start):
+        elif last is not None and (last.after, last.end_exclusive) == (after, message.start):
             last.end_exclusive, last.last = message.end_exclusive, index
         else:
             stretches.append(_Stretch(after, message.start, message.end_exclusive, index))
+    entries: list[Entry] = []
+    for at, stretch in enumerate(stretches):
+        found = _frontier(forest, stretch.start, stretch.end_exclusive)
+        covered = found[-1].span.end_exclusive if found else stretch.start
+        if covered == stretch.end_exclusive:
+            entries += found
+            continue
+        whole = [
+            (m.end_exclusive, i)
+            for i, m in enumerate(messages[: stretch.last])
+            if stretch.start < m.end_exclusive <= covered
+        ]
+        if not whole:
+            return stretches[:at], entries
+        stretch.end_exclusive, stretch.last = whole[-1]
+        entries += _frontier(forest, stretch.start, stretch.end_exclusive)
+        return stretches[: at + 1], entries
     return stretches, entries
+
+
+def _frontier(forest: Forest, start: int, end_exclusive: int) -> list[Entry]:
+    """Durable nodes that cover a range from its start without a gap: its leaves, if it is short.
+
+    Of a long one the nodes over several, since its lines will be coarser than that anyway.
+    """
+    grain = 1
+    while grain * NODES_MAX < end_exclusive - start:
+        grain *= 2
+    pending = list(reversed(cover(start, end_exclusive)))
+    found: list[Entry] = []
+    while pending:
+        span = pending.pop()
+        entry = forest.entry(span) if span.count <= grain else None
+        if entry is not None:
+            found.append(entry)
+        elif span.count > 1:
+            pending += reversed(span.children)
+        else:
+            break
+    return found
 
 
 def _until(
