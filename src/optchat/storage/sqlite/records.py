@@ -260,9 +260,9 @@ class SqliteRecords:
         ]
         self._sql.run(
             "insert into turn (turn_id, session_id, generation, key, start_seq, opened_ms, "
-            "end_seq_exclusive, outcome, closed_ms, news) select value ->> 0, value ->> 1, "
-            "value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7, "
-            "value ->> 8, '' from json_each(?)",
+            "end_seq_exclusive, outcome, closed_ms, news, checkpoints) "
+            "select value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, "
+            "value ->> 6, value ->> 7, value ->> 8, '', '[]' from json_each(?)",
             (msgspec.json.encode(rows).decode(),),
         )
 
