@@ -23,7 +23,7 @@ memory = memory_fixture(
 )
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_a_tool_loop_of_many_windows_finishes_with_the_request_as_it_was_said(
     memory: Memory,
 ) -> None:
@@ -49,7 +49,7 @@ def test_a_tool_loop_of_many_windows_finishes_with_the_request_as_it_was_said(
 
     provider.responder = next_step
     host.prompt_async(session, TASK)
-    requests = provider.wait_for(STEPS + 2, session, timeout=300)
+    requests = provider.wait_for(STEPS + 2, session, timeout=480)
     eventually(lambda: not host.status().get(session), what="the end of the turn")
     memory.wait_published(session, 2)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from optchat.wire import ModelInfo
+from optchat.wire import ModelInfo, UsageInfo
 from tests.harness.request_reader import as_sent, check_coverage, check_sent, read_request, turns_of
 
 LONG = "a longer output with several words in it " * 30
@@ -304,3 +304,39 @@ def test_what_the_host_left_out_and_nothing_tells_stops_the_turn(bench, a):
     a.messages = [compaction, a.messages[-1]]
     answer = a.assemble()
     assert (answer.state, answer.error.code) == ("stop", "memory_not_ready")
+
+
+def test_the_host_s_own_compaction_is_given_this_session_s_history_and_no_other(bench, a):
+    """§13: what it summarises fits, and holds nothing that is not this conversation's."""
+    b = bench.session("B")
+    b.turn("one", "two")
+    bench.drain()
+    for n in range(14):
+        a.turn(f"earlier {n}", LONG)
+        bench.drain()
+    begin(a)
+    answer = run(bench, a, range(40))[-1]
+    request = a.request()
+    request.purpose = "compaction"
+    given = bench.service.assemble(request)
+    assert given.base.startswith("<optchat_memory>\n<own_history ")
+    assert given.base.endswith("</own_history>\n</optchat_memory>\n")
+    assert "<shared_memory" in answer.base
+    assert "pub:" in answer.news[0].text
+    assert "pub:" not in given.base + "".join(c.text for c in given.checkpoints)
+    assert (given.placement, given.news) == ("message", [])
+    assert (given.keep_from, given.checkpoints) == (answer.keep_from, answer.checkpoints)
+
+
+def test_a_refused_request_is_smaller_when_it_is_made_again(bench, a):
+    """§7: a provider that refuses has counted more than the window."""
+    begin(a)
+    before = run(bench, a, range(18))[-1]
+    request = a.request()
+    request.overhead_known = False
+    request.usage = UsageInfo(message_id="refused", input_tokens=WINDOW)
+    again = bench.service.assemble(request)
+    assert again.state == "ready"
+    kept = sum(len(m["content"]) for m in as_sent(a, again))
+    assert kept < sum(len(m["content"]) for m in as_sent(a, before))
+    check_coverage(read_request(as_sent(a, again)), turns=turns_of(a.messages))

@@ -7,16 +7,17 @@ turn's descriptor and decides nothing, unless the live turn no longer fits besid
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from optchat.core.budget import text_tokens, usable_tokens
 from optchat.core.records import Fold, Lineage, Pin, Session, Turn
 from optchat.core.scopes import Scope
-from optchat.engine.checkpoint import checkpoints, least_tokens
+from optchat.engine.checkpoint import checkpoints
 from optchat.engine.deps import Deps
 from optchat.engine.fold import Folder
 from optchat.engine.news import news_lines, news_text
 from optchat.engine.nodes import Forest, hurry_session
+from optchat.engine.room import Room, check_live
 from optchat.engine.sessions import own_lineage, require_scope
 from optchat.engine.sizes import message_tokens, native, overhead_tokens, window_of
 from optchat.engine.sync import open_turn
@@ -42,10 +43,6 @@ from optchat.wire import (
     NewsText,
 )
 
-LIVE_RESERVE_PART = 0.2
-"""The part of the window kept free at admission for the turn to grow into."""
-
-
 EXPIRED = (
     "something that this turn's memory could show was forgotten or is no longer shared; its memory "
     "was made anew, and what was sent before cannot be taken back."
@@ -53,21 +50,6 @@ EXPIRED = (
 
 NEWS_FRAME_TOKENS = 256
 """The tags and the last element of a news block, generously."""
-
-
-@dataclass(frozen=True, slots=True)
-class Room:
-    """What a request may fill and what it fills already, in tokens."""
-
-    usable: int
-    overhead: int
-    live: int
-    factor: float
-
-    def available(self, *, reserve: bool) -> int:
-        """What is left for memory and the native tail (§7)."""
-        live = max(self.live, int(self.usable * LIVE_RESERVE_PART)) if reserve else self.live
-        return max(0, self.usable - self.overhead - live)
 
 
 def error_info(error: OptChatError) -> ErrorInfo:
@@ -211,7 +193,7 @@ def _decide(
     usable = usable_tokens(window)
     tail = read_tail(tx, session, live, request, factor)
     room = Room(usable, overhead_tokens(request, usable, factor), tail.live_tokens, factor)
-    _check_live(request, room, live)
+    check_live(request.model.id, room, live)
     turn = live.turn
     fold = tx.publications.fold(turn.fold_id) if turn.fold_id is not None else None
     pinned = fold is not None and turn.pin == pin
@@ -246,27 +228,6 @@ def _decide(
             "window, or set memory.readiness to partial",
         )
     return answer
-
-
-def _check_live(request: AssembleRequest, room: Room, live: Live) -> None:
-    """Stop where the live turn cannot be sent whole, in itself or by what stands for it (§7)."""
-    needed, least = room.overhead + room.live, room.overhead + least_tokens(live)
-    if least >= room.usable:
-        raise TurnTooLarge(
-            f"the request and its newest step alone need about {least} tokens of the "
-            f"{room.usable} that {request.model.id} takes, and neither can be folded; it was not "
-            "sent and nothing is lost.",
-            hint="use a model with a larger window, or take the last message back (/undo) and ask "
-            "for less at once",
-        )
-    if needed >= room.usable or not live.whole:
-        raise NotReady(
-            f"this turn needs about {needed} tokens of the {room.usable} that {request.model.id} "
-            "takes, and its steps are not summarised as far as that; it was not sent and nothing "
-            "is lost.",
-            hint="send a message when `optchat status` shows no pending jobs, or use a model with "
-            "a larger window",
-        )
 
 
 def _continue_fold(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from optchat.core import context
 from optchat.core.budget import divide, text_tokens
@@ -21,14 +20,11 @@ from optchat.core.views import Entry, View, advance, clip, coarsest_tokens, proj
 from optchat.engine.deps import Deps
 from optchat.engine.news import news_lines
 from optchat.engine.nodes import Forest
+from optchat.engine.room import Room
 from optchat.engine.tail import Tail, TailTurn
 from optchat.errors import NotReady
 from optchat.refs import Csn, FoldId
 from optchat.storage.ports import SharedBase, Tx
-
-if TYPE_CHECKING:
-    from optchat.engine.assemble import Room
-
 
 TAIL_PART = 0.6
 """The native tail's share of what is left for memory; the views have what it leaves."""
