@@ -47,7 +47,7 @@ def run(memory: Memory, session: str, prompt: str, *replies: Reply) -> list[Capt
     sent = len(memory.provider.requests(session))
     memory.provider.plan(session, *replies)
     memory.host.prompt_async(session, prompt)
-    memory.provider.wait_for(sent + len(replies), session, timeout=90)
+    memory.provider.wait_for(sent + len(replies), session, timeout=40)
     eventually(lambda: not memory.host.status().get(session), what="an idle host")
     return memory.provider.requests(session)[sent:]
 
@@ -155,5 +155,7 @@ def test_steps_that_were_compacted_away_are_native_or_in_the_checkpoint(memory: 
     assert len(memory.provider.requests(session, "compaction")) == 2
     reads = check(memory, session)
     assert reads[-1].checkpoints
+    second = memory.provider.requests(session, "compaction")[-1]
+    assert second.prompt_tokens < WINDOW.context // 2, "what is told is not there a second time"
     assert [said for role, said in reads[-1].native if role == "user"] == ["read all the parts"]
     assert max(r.prompt_tokens for r in memory.provider.requests(session)) < WINDOW.context

@@ -125,7 +125,9 @@ export class Requests {
     messages: HostMessage[],
   ): Promise<void> {
     try {
-      const { whole } = restore(messages, await this.#host.messages(session.id));
+      // All of it, with what the host will keep beside its summary: a checkpoint may reach into that.
+      const stored = await this.#host.messages(session.id);
+      const { whole } = restore(stored, stored);
       const { request } = await this.#describe(state, session, user, whole);
       request.purpose = "compaction";
       const bound = this.#options.assembleTimeoutMs;

@@ -958,7 +958,8 @@ var Requests = class {
   // of this session instead, it fits; the summary itself is never read by us.
   async #compaction(state, session, user, messages) {
     try {
-      const { whole } = restore(messages, await this.#host.messages(session.id));
+      const stored = await this.#host.messages(session.id);
+      const { whole } = restore(stored, stored);
       const { request } = await this.#describe(state, session, user, whole);
       request.purpose = "compaction";
       const bound = this.#options.assembleTimeoutMs;
