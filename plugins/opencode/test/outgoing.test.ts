@@ -164,7 +164,9 @@ test("what the host compacted away is back in the request, and a refusal is a fu
     assistant({ summary: true, finish: "stop" }, "SUMMARY"),
   ];
   const copy = user("ask");
-  const refused = assistant({ tokens: { input: 0, cache: { read: 0, write: 0 } } });
+  const refused = assistant({
+    tokens: { input: 0, output: 0, reasoning: 0, cache: { read: 0, write: 0 } },
+  });
   const next = assistant({ open: true });
   on.host.messages = structuredClone([ask, step, refused, ...pair, copy, next]);
   const sent = await on.call([...pair, copy]);

@@ -569,7 +569,7 @@ class Publications(Protocol):
         ...
 
     def remove_rendered(self, scope_id: ScopeId) -> int:
-        """Remove what was rendered of a scope: its base, and its sessions' folds, news, checkpoints.
+        """Remove what was rendered of a scope: its base; its sessions' folds, news, checkpoints.
 
         Returns:
             The number of texts that held something.
