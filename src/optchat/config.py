@@ -55,15 +55,17 @@ class Memory(_Table, frozen=True):
     """How memory reaches the model (§6, §7).
 
     ``layout`` "fold" keeps requests append-only between folds; "every-turn" renders both views at
-    each turn. ``readiness`` "strict" stops a turn whose memory does not fit; "partial" sends it
-    with what fits and says so. ``fallback`` puts a line that only says "needs inspection" in the
-    place of a summary that has failed for good, so that it does not keep what is behind it native
-    and its turn unpublished (§10).
+    each turn. A turn that outgrows the window and takes more than ``checkpoint_part`` of what the
+    instructions leave is folded down to half of that. ``readiness`` "strict" stops a turn whose
+    memory does not fit; "partial" sends it with what fits and says so. ``fallback`` puts a line
+    that only says "needs inspection" in the place of a summary that has failed for good, so that it
+    does not keep what is behind it native and its turn unpublished (§10).
     """
 
     layout: Literal["fold", "every-turn"] = "fold"
     shared_part: float = 0.3
     previous_exchange: bool = True
+    checkpoint_part: float = 0.6
     readiness: Literal["strict", "partial"] = "strict"
     readiness_timeout_ms: int = 1_500
     fallback: bool = True
@@ -191,6 +193,8 @@ def load(folder: Path) -> Config:
     memory = config.memory
     if not 0 < memory.shared_part < 1:
         raise _bad(path, "memory.shared_part must lie between 0 and 1")
+    if not 0 < memory.checkpoint_part < 1:
+        raise _bad(path, "memory.checkpoint_part must lie between 0 and 1")
     for low, high in (
         (memory.own_low_bytes, memory.own_high_bytes),
         (memory.shared_low_bytes, memory.shared_high_bytes),

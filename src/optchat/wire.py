@@ -200,7 +200,10 @@ class ShapeMessage(Wire):
 
 
 class UsageInfo(Wire):
-    """What the provider reported for an earlier request of this session, all input included."""
+    """What the provider reported for an earlier request of this session, all input included.
+
+    For one that it refused as too long, the model's whole window.
+    """
 
     message_id: str
     input_tokens: int
@@ -211,7 +214,9 @@ class AssembleRequest(Wire):
 
     ``overhead`` measures instructions and tool definitions as far as the host shows them before the
     call; ``overhead_known`` is false while it is a guess. ``shape`` is the outgoing message list in
-    order, before anything of ours.
+    order, before anything of ours. ``purpose`` "compaction" asks what the host's own summary is to
+    be made from: the session's earlier history in ``base`` instead of the messages that it stands
+    for, and nothing of other sessions.
     """
 
     session: SessionInfo
@@ -221,12 +226,25 @@ class AssembleRequest(Wire):
     overhead: SizesInfo
     overhead_known: bool = False
     usage: UsageInfo | None = None
+    purpose: Literal["main", "compaction"] = "main"
 
 
 class NewsText(Wire):
     """Text to stand first in the named message."""
 
     message_id: str
+    text: str
+
+
+class CheckpointText(Wire):
+    """What stands for finished steps of a turn (§7).
+
+    ``text`` is to stand last in message ``after``; the messages between it and ``until`` are left
+    out. Both are in the request, and no call is parted from its result.
+    """
+
+    after: str
+    until: str
     text: str
 
 
@@ -243,6 +261,7 @@ class AssembleResponse(Wire):
     placement: Literal["system", "message"] = "system"
     keep_from: str | None = None
     news: list[NewsText] = []
+    checkpoints: list[CheckpointText] = []
     notice: str | None = None
     error: ErrorInfo | None = None
     turn: str | None = None

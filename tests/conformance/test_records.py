@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from optchat.core.records import Generation, HostMessage, Outcome, Pin, RecordKind
+from optchat.core.records import Checkpoint, Generation, HostMessage, Outcome, Pin, RecordKind
 from optchat.core.tree import SessionTree
 from optchat.errors import Conflict, EventConflict, IntegrityError
 from optchat.refs import BlobHash, Csn, FoldId, ScopeId, SessionId, TurnId
@@ -171,6 +171,14 @@ def test_a_message_id_stands_once_in_a_session(world):
     world.write(lambda tx: tx.records.put_message(a_message(1, "m0", "b")))
 
 
+def test_membership_is_read_from_a_record_on(world):
+    for position, (start, end) in enumerate(((0, 2), (2, 2), (2, 5), (5, 6))):
+        made = replace(a_message(position, f"m{position}"), start_seq=start, end_seq_exclusive=end)
+        world.write(lambda tx, m=made: tx.records.put_message(m))
+    found = world.read(lambda tx: tx.records.messages(SessionId("a"), 2))
+    assert [m.message_id for m in found] == ["m1", "m2", "m3"]
+
+
 def test_truncating_membership_keeps_what_is_before(world):
     for position in range(4):
         message = a_message(position, f"m{position}")
@@ -193,6 +201,9 @@ def test_a_turn_comes_back_whole_open_and_closed(world):
         closed_ms=9,
         fold_id=FoldId("f"),
         news="<news>",
+        checkpoints=(
+            Checkpoint(after="m0", until="m3", start=1, end_exclusive=5, text="<what was done>"),
+        ),
         pin=Pin(
             scope_id=ScopeId("s"),
             csn=1,
@@ -216,7 +227,7 @@ def test_a_message_opens_one_turn_of_a_generation(world):
     world.write(lambda tx: tx.records.put_turn(world.a_turn("t2", key="m", generation=1)))
 
 
-def test_the_open_the_last_pinned_and_the_turns_of_a_fold_are_found(world):
+def test_the_open_the_last_pinned_the_folded_and_the_turns_of_a_fold_are_found(world):
     a = SessionId("a")
     pin = Pin(
         scope_id=world.scope_id,
@@ -227,10 +238,13 @@ def test_the_open_the_last_pinned_and_the_turns_of_a_fold_are_found(world):
         own_generation=0,
         own_end=0,
     )
+    told = (Checkpoint(after="m0", until="m3", start=1, end_exclusive=5, text="<done>"),)
     ended = {"end_seq_exclusive": 1, "outcome": Outcome.COMPLETED, "closed_ms": 9}
     for made in (
         world.a_turn("t1", key="1", pin=pin, fold_id=FoldId("f"), **ended),
-        world.a_turn("t2", key="2", start_seq=1, pin=pin, fold_id=FoldId("f"), **ended),
+        world.a_turn(
+            "t2", key="2", start_seq=1, pin=pin, fold_id=FoldId("f"), checkpoints=told, **ended
+        ),
         world.a_turn("t3", key="3", start_seq=2, fold_id=FoldId("g")),
         world.a_turn("t4", key="4", start_seq=1, generation=1, pin=pin),
         world.a_turn("t5", key="5", start_seq=9, generation=2, **ended),
@@ -248,6 +262,8 @@ def test_the_open_the_last_pinned_and_the_turns_of_a_fold_are_found(world):
         "t2",
         "t4",
     ]
+    assert ids(world.read(lambda tx: tx.records.folded_turns(a, 0))) == ["t2"]
+    assert world.read(lambda tx: tx.records.folded_turns(a, 1)) == ()
     assert ids(world.read(lambda tx: tx.records.turns_of_fold(a, FoldId("f")))) == ["t1", "t2"]
     assert world.read(lambda tx: tx.records.turns_of_fold(SessionId("b"), FoldId("f"))) == ()
 

@@ -46,7 +46,7 @@ from optchat.testing.provider import (
 )
 from optchat.testing.settings import local
 from optchat.wire import SessionCounts, StatusResponse
-from tests.harness.request_reader import NativeTurn, check_coverage, read_request
+from tests.harness.request_reader import MemoryRead, NativeTurn, check_coverage, read_request
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -373,6 +373,68 @@ def host_turns(messages: list[Json]) -> list[NativeTurn]:
         at += count
         turns[-1] = NativeTurn(start=last.start, end=at, texts=(*last.texts, *texts), key=last.key)
     return turns
+
+
+def conversation(messages: list[Json]) -> list[Json]:
+    """A host session's messages without what its own compaction put among them."""
+    kept: list[Json] = []
+    overflowed = False
+    for message in messages:
+        info, parts = message["info"], message["parts"]
+        compaction = next((p for p in parts if p["type"] == "compaction"), None)
+        goes_on = any((p.get("metadata") or {}).get("compaction_continue") for p in parts)
+        if compaction is not None:
+            overflowed = compaction.get("overflow") is True
+        elif info["role"] == "user" and overflowed and not goes_on:
+            overflowed = False  # a copy of what the user said
+        elif not info.get("summary") and not goes_on:
+            kept.append(message)
+    return kept
+
+
+def turns_so_far(messages: list[Json]) -> list[NativeTurn]:
+    """The turns of these messages, without steering, each text with the number of its record."""
+    turns: list[NativeTurn] = []
+    at, running = 0, False
+    for message in messages:
+        info = message["info"]
+        if not running or info["role"] == "user":
+            turns.append(NativeTurn(start=at, end=at, texts=()))
+        running = info["role"] == "user" or info.get("finish") in (None, "tool-calls")
+        for part in message["parts"]:
+            if part["type"] == "text" and part["text"]:
+                said, number, at = part["text"].strip(), at, at + 1
+            elif part["type"] == "tool":
+                state = part["state"]
+                said, number, at = state.get("output") or state.get("error") or "", at + 1, at + 2
+            else:
+                continue
+            last = turns[-1]
+            turns[-1] = replace(
+                last, end=at, texts=(*last.texts, said), records=(*last.records, number)
+            )
+    if not running:  # the host goes on by itself, which is a turn without a request of the user
+        turns.append(NativeTurn(start=at, end=at, texts=()))
+    return turns
+
+
+def check_each_request(memory: Memory, session: str) -> list[MemoryRead]:
+    """Every request against the conversation as it was then, down to the live turn's steps (I2)."""
+    messages = memory.host.messages(session)
+    asked = [
+        at
+        for at, m in enumerate(messages)
+        if m["info"]["role"] == "assistant" and not m["info"].get("summary")
+    ]
+    requests = memory.provider.requests(session)
+    assert len(requests) == len(asked)
+    reads: list[MemoryRead] = []
+    for request, at in zip(requests, asked, strict=True):
+        turns = turns_so_far(conversation(messages[:at]))
+        reads.append(read_request(request.messages))
+        check_coverage(reads[-1], turns=turns)
+        check_pairs(request)
+    return reads
 
 
 def check_covered(memory: Memory, session: str) -> None:

@@ -42,6 +42,13 @@ _NEWS = re.compile(
     r'view&lt;(?P<view>[0-9]+)" time="(?P<time>[0-9T:Z-]+)" coverage="(?P<coverage>[^"<>\n]*)"/>\n'
     r"</optchat_news>\n\n"
 )
+_CHECKPOINT = re.compile(
+    r'\n\n<optchat_checkpoint session="s(?P<session>[0-9]+):(?P<gen>[0-9]+)" '
+    r'records="(?P<start>[0-9]+)\.\.(?P<end>[0-9]+)">\n'
+    r"What you did so far in this turn(?:[^<|\n]*\n)+?(?P<lines>(?:s[0-9]+:[^<\n]+\n)+)"
+    r"</optchat_checkpoint>\n?\Z"
+)
+_CHECKPOINT_MARK = "\n\n<optchat_checkpoint "
 _BASE_MARK = "<optchat_memory>\n"
 _NEWS_MARK = "<optchat_news>\n"
 
@@ -86,6 +93,17 @@ class NewsRead:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointRead:
+    """One checkpoint: it tells records ``[start, end)``, behind native message ``message``."""
+
+    message: int
+    session: tuple[int, int]
+    start: int
+    end: int
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryRead:
     """A request taken apart. ``native`` are (role, text) without anything of ours."""
 
@@ -98,6 +116,7 @@ class MemoryRead:
     notice: str | None
     news: tuple[NewsRead, ...]
     native: tuple[tuple[str, str], ...]
+    checkpoints: tuple[CheckpointRead, ...] = ()
 
     @property
     def snapshot(self) -> int:
@@ -107,19 +126,27 @@ class MemoryRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NativeTurn:
-    """Records ``[start, end)`` of a conversation, and the texts that stand for them natively."""
+    """Records ``[start, end)`` of a conversation, and the texts that stand for them natively.
+
+    ``records`` are the numbers of the records that the texts are of; left out, one after another.
+    """
 
     start: int
     end: int
     texts: tuple[str, ...]
     key: str = ""
+    records: tuple[int, ...] = ()
+
+    @property
+    def numbered(self) -> list[tuple[int, str]]:
+        return list(zip(self.records or range(self.start, self.end), self.texts, strict=False))
 
 
 def read_request(body: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> MemoryRead:
     """Take a request apart: a body with ``messages``, or the list of {role, content}.
 
     The base stands as a system message of its own (or at a line's start in one), or at the head of
-    the first other message; a news block at the head of a user's message.
+    the first other message; a news block at the head of a user's message, a checkpoint at its end.
 
     Raises:
         FormatError: a block is there twice, is not closed, or holds a line that is none.
@@ -128,6 +155,7 @@ def read_request(body: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> Memor
     base: str | None = None
     news: list[NewsRead] = []
     native: list[tuple[str, str]] = []
+    told: list[CheckpointRead] = []
     for message in messages:
         role, text = str(message["role"]), content_of(message)
         first_other = role != "system" and all(r == "system" for r, _ in native)
@@ -156,10 +184,11 @@ def read_request(body: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> Memor
             text = text[found.end() :]
             if text.startswith(_NEWS_MARK):
                 raise FormatError("a message has two news blocks")
+        text = _without_checkpoints(text, len(native), told) if role in ("user", "other") else text
         native.append((role, text))
     parsed = _BASE.fullmatch(base) if base is not None else None
     if parsed is None:
-        return MemoryRead(None, 0, (), None, 0, (), None, tuple(news), tuple(native))
+        return MemoryRead(None, 0, (), None, 0, (), None, tuple(news), tuple(native), tuple(told))
     _once(parsed[0], ("optchat_memory", "shared_memory"))
     return MemoryRead(
         base=base,
@@ -171,6 +200,7 @@ def read_request(body: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> Memor
         notice=parsed["notice"],
         news=tuple(news),
         native=tuple(native),
+        checkpoints=tuple(told),
     )
 
 
@@ -224,6 +254,7 @@ def check_coverage(
         )
     if read.boundary > live.start:
         raise CoverageError("the live turn is in the own view")
+    told = _told(read, turns)
     position = 0
     for turn in turns:
         if turn.end <= read.boundary or (gaps and turn is not live):
@@ -232,8 +263,11 @@ def check_coverage(
             raise CoverageError(
                 f"the boundary {read.boundary} cuts the turn {turn.start}..{turn.end}"
             )
-        for text in turn.texts:
-            position = _find(read.native, position, text, turn)
+        if turn.start in told:
+            raise CoverageError(f"the request of {turn.start}..{turn.end} is not as it was said")
+        for record, text in turn.numbered:
+            if record not in told:
+                position = _find(read.native, position, text, turn)
 
 
 def check_sent(session: Any, response: Any, *, partial: bool = False) -> MemoryRead:
@@ -252,6 +286,18 @@ def as_sent(session: Any, response: Any) -> list[dict[str, str]]:
     news = {n.message_id: n.text for n in response.news}
     if len(news) != len(response.news) or set(news) - {m.id for m in kept}:
         raise FormatError("news for a message twice, or for one that is not sent")
+    placed = {m.id: at for at, m in enumerate(session.messages)}
+    told: dict[str, str] = {}
+    gone: set[str] = set()
+    for checkpoint in response.checkpoints:
+        after, until = placed[checkpoint.after], placed[checkpoint.until]
+        if after >= until or {checkpoint.after, checkpoint.until} - {m.id for m in kept}:
+            raise FormatError("a checkpoint between messages that are not in this order")
+        told[checkpoint.after] = told.get(checkpoint.after, "") + checkpoint.text
+        gone |= {m.id for m in session.messages[after + 1 : until]}
+    if gone & (set(told) | set(news)):
+        raise FormatError("a message is left out that carries something")
+    kept = [m for m in kept if m.id not in gone]
     sent = [{"role": "system", "content": session.overhead_text}]
     if response.placement == "system":
         sent.append({"role": "system", "content": response.base})
@@ -260,7 +306,8 @@ def as_sent(session: Any, response: Any) -> list[dict[str, str]]:
         if response.placement == "message" and message is kept[0]:
             head = response.base + head
         texts = [*texts_of(message)] or [""]
-        sent.append({"role": message.role, "content": head + texts[0]})
+        tail = told.get(message.id, "")
+        sent.append({"role": message.role, "content": head + texts[0] + tail})
         sent += [{"role": "tool", "content": text} for text in texts[1:]]
     return sent
 
@@ -311,6 +358,47 @@ def content_of(message: Mapping[str, Any]) -> str:
     if isinstance(content, str):
         return content
     return "".join(str(part.get("text", "")) for part in content)
+
+
+def _without_checkpoints(text: str, message: int, told: list[CheckpointRead]) -> str:
+    """A message's text without the checkpoints at its end, which are added to ``told``."""
+    found: list[CheckpointRead] = []
+    while (at := text.rfind(_CHECKPOINT_MARK)) >= 0:
+        match = _CHECKPOINT.match(text, at)
+        if match is None:
+            raise FormatError(f"a checkpoint does not parse:\n{text[at : at + 4000]}")
+        _once(match[0], ("optchat_checkpoint",))
+        found.append(
+            CheckpointRead(
+                message=message,
+                session=(int(match["session"]), int(match["gen"])),
+                start=int(match["start"]),
+                end=int(match["end"]),
+                lines=_lines(match["lines"]),
+            )
+        )
+        text = text[:at]
+    told += reversed(found)
+    return text
+
+
+def _told(read: MemoryRead, turns: Sequence[NativeTurn]) -> set[int]:
+    """The records that checkpoints tell: each whole, in order, none twice, none in the base."""
+    told: set[int] = set()
+    at = read.boundary
+    for checkpoint in read.checkpoints:
+        if checkpoint.start < at:
+            raise CoverageError(f"records from {checkpoint.start} on are told, {at} are before")
+        at = _continuous(checkpoint.lines, checkpoint.start, "checkpoint's")
+        if at != checkpoint.end:
+            raise CoverageError(f"a checkpoint ends at {at} and says {checkpoint.end}")
+        if not any(t.start < checkpoint.start and at <= t.end for t in turns):
+            raise CoverageError(f"the checkpoint {checkpoint.start}..{at} is not inside a turn")
+        of = {checkpoint.session, *((x.session, x.generation) for x in checkpoint.lines)}
+        if of != {(read.news[-1].session, read.news[-1].generation)}:
+            raise CoverageError(f"a checkpoint tells of {of}")
+        told |= set(range(checkpoint.start, at))
+    return told
 
 
 def _news(found: re.Match[str], message: int) -> NewsRead:

@@ -5,11 +5,16 @@
  * are its own and go on to other hooks, so that changed ones are replaced by copies.
  */
 import { Failure } from "./failure.ts";
-import type { HostMessage, HostText, HostUser } from "./host.ts";
+import type { HostMessage, HostPart, HostText, HostUser } from "./host.ts";
 import type { AssembleResponse } from "./wire.gen.ts";
 
-export function inject(messages: HostMessage[], answer: AssembleResponse): void {
-  const kept = messages.slice(position(messages, answer.keep_from));
+/** `whole` is what the answer is for: the list itself, or with messages restored to it. */
+export function inject(
+  messages: HostMessage[],
+  whole: readonly HostMessage[],
+  answer: AssembleResponse,
+): void {
+  const kept = withCheckpoints(whole.slice(position(whole, answer.keep_from)), answer);
   for (const { message_id, text } of answer.news) {
     const at = position(kept, message_id);
     kept[at] = leadBy(kept[at] as HostMessage, text, "news");
@@ -17,9 +22,24 @@ export function inject(messages: HostMessage[], answer: AssembleResponse): void 
   if (answer.base && answer.placement === "message") {
     const [first] = kept;
     if (first?.info.role === "user") kept[0] = leadBy(first, answer.base, "base");
-    else kept.unshift(leadBy(blank(messages), answer.base, "base"));
+    else kept.unshift(leadBy(blank(whole), answer.base, "base"));
   }
   messages.splice(0, messages.length, ...kept);
+}
+
+function withCheckpoints(
+  messages: HostMessage[],
+  { checkpoints }: AssembleResponse,
+): HostMessage[] {
+  const left = new Set<HostMessage>();
+  const kept = [...messages];
+  for (const [index, { after, until, text }] of checkpoints.entries()) {
+    const at = position(messages, after);
+    for (const message of messages.slice(at + 1, position(messages, until))) left.add(message);
+    const { info, parts } = kept[at] as HostMessage;
+    kept[at] = { info, parts: [...parts, textPart(info, text, `checkpoint_${index}`)] };
+  }
+  return kept.filter((message) => !left.has(message));
 }
 
 function position(messages: readonly HostMessage[], id: string | null): number {
@@ -31,6 +51,10 @@ function position(messages: readonly HostMessage[], id: string | null): number {
 }
 
 function leadBy({ info, parts }: HostMessage, text: string, name: string): HostMessage {
+  return { info, parts: [textPart(info, text, name), ...parts] };
+}
+
+function textPart(info: HostMessage["info"], text: string, name: string): HostPart {
   const part: HostText & { messageID: string; sessionID: string } = {
     id: `prt_optchat_${name}`,
     messageID: info.id,
@@ -39,7 +63,7 @@ function leadBy({ info, parts }: HostMessage, text: string, name: string): HostM
     synthetic: true,
     text,
   };
-  return { info, parts: [part, ...parts] };
+  return part;
 }
 
 // The list may begin with an answer; what leads it must not read as the model's own words.

@@ -8,6 +8,7 @@ import { say, sayFailure } from "./notices.ts";
 import type { Options } from "./options.ts";
 import { learnSystem, overheadOf } from "./overhead.ts";
 import type { Presence } from "./presence.ts";
+import { isCompacted, restore } from "./restore.ts";
 import { rootOf, sessionInfo } from "./session.ts";
 import { add, exceeds, measure, measureMessages, NOTHING } from "./sizes.ts";
 import { isPrivate, type Outgoing, type SessionState, sessionState } from "./state.ts";
@@ -53,18 +54,19 @@ export class Requests {
     const state = sessionState(id);
     state.admittedAt = 0;
     state.outgoing = undefined;
-    if (state.compacting) {
-      // The host summarises its own transcript; a view of ours is not part of that.
-      state.compacting = false;
-      return;
-    }
+    const { compacting } = state;
+    state.compacting = false;
     const session = await this.#host.session(id);
     const user = messages.findLast(({ info }) => info.role === "user")?.info as
       | HostUser
       | undefined;
     if (user === undefined) return;
     if (isPrivate(session)) {
-      await this.#subagent(state, session, user, messages);
+      if (!compacting) await this.#subagent(state, session, user, messages);
+      return;
+    }
+    if (compacting) {
+      await this.#compaction(state, session, user, messages);
       return;
     }
     state.active = true;
@@ -74,13 +76,17 @@ export class Requests {
     try {
       await this.#connection.ready(this.#options.startTimeoutMs, this.#options.assembleTimeoutMs);
       if (!state.sealed.has(user.id)) await this.#admit(id);
-      const { request, outgoing } = await this.#describe(state, session, user, messages);
+      const { whole, history } = isCompacted(messages)
+        ? restore(messages, await this.#host.messages(id))
+        : { whole: messages, history: messages };
+      const { request, outgoing } = await this.#describe(state, session, user, whole);
+      request.usage = usageOf(history, user, request.model.context_tokens);
       const answer = await this.#connection.ask(
         "/v1/assemble",
         request,
         this.#options.assembleTimeoutMs,
       );
-      state.outgoing = this.#apply(answer, outgoing, messages);
+      state.outgoing = this.#apply(answer, outgoing, messages, whole);
     } catch (thrown) {
       const now = Date.now();
       if (now - begun > SLOW_MS) state.quietUntil = now + QUIET_MS;
@@ -103,9 +109,31 @@ export class Requests {
       const bound = this.#options.assembleTimeoutMs;
       const answer = await this.#connection.ask("/v1/assemble", request, bound);
       state.plain = answer.state === "native";
-      state.outgoing = this.#apply(answer, outgoing, messages);
+      state.outgoing = this.#apply(answer, outgoing, messages, messages);
     } catch (thrown) {
       state.plain = true;
+      sayFailure(this.#host, thrown);
+    }
+  }
+
+  // The host summarises all that it holds, which may be many windows. Given what memory would send
+  // of this session instead, it fits; the summary itself is never read by us.
+  async #compaction(
+    state: SessionState,
+    session: Awaited<ReturnType<Host["session"]>>,
+    user: HostUser,
+    messages: HostMessage[],
+  ): Promise<void> {
+    try {
+      // All of it, with what the host will keep beside its summary: a checkpoint may reach into that.
+      const stored = await this.#host.messages(session.id);
+      const { whole } = restore(stored, stored);
+      const { request } = await this.#describe(state, session, user, whole);
+      request.purpose = "compaction";
+      const bound = this.#options.assembleTimeoutMs;
+      const answer = await this.#connection.ask("/v1/assemble", request, bound);
+      if (answer.state === "ready") inject(messages, whole, answer);
+    } catch (thrown) {
       sayFailure(this.#host, thrown);
     }
   }
@@ -158,7 +186,7 @@ export class Requests {
     ]);
     const roles = rolesOf(messages);
     const sizes = measureMessages(messages, state.measured);
-    const request = {
+    const request: AssembleRequest = {
       session: sessionInfo(this.#host, session, state),
       model: {
         provider: providerID,
@@ -170,12 +198,11 @@ export class Requests {
       agent: user.agent,
       shape: messages.map((message, index) => ({
         id: message.info.id,
-        role: state.roles.get(message.info.id) ?? roles[index] ?? "other",
+        role: roles[index] ?? "other",
         sizes: sizes[index] ?? NOTHING,
       })),
       overhead: overhead.sizes,
       overhead_known: overhead.known,
-      usage: usageOf(messages, user),
     };
     const outgoing: Outgoing = {
       session: request.session,
@@ -193,11 +220,12 @@ export class Requests {
     answer: AssembleResponse,
     outgoing: Outgoing,
     messages: HostMessage[],
+    whole: readonly HostMessage[],
   ): Outgoing | undefined {
     if (answer.notice) say(this.#host, "info", answer.notice, answer.notice);
     if (answer.state === "native") return undefined;
     if (answer.state === "stop") return { ...outgoing, stop: answer.error ?? UNEXPLAINED };
-    inject(messages, answer);
+    inject(messages, whole, answer);
     return { ...outgoing, base: answer.placement === "system" ? answer.base : "" };
   }
 
@@ -224,9 +252,16 @@ export class Requests {
   }
 }
 
-// What another model reported says nothing about this one's way of counting.
-function usageOf(messages: readonly HostMessage[], { model }: HostUser): UsageInfo | null {
-  for (const { info } of messages.toReversed()) {
+// What another model reported says nothing about this one's way of counting. One that refused a
+// request as too long has reported the whole window.
+function usageOf(
+  messages: readonly HostMessage[],
+  { model }: HostUser,
+  context: number,
+): UsageInfo | null {
+  for (const { info, parts } of messages.toReversed()) {
+    const refused = parts.some((part) => part.type === "compaction" && part.overflow);
+    if (refused && context > 0) return { message_id: info.id, input_tokens: context };
     if (info.role !== "assistant" || info.summary) continue;
     const { input, cache } = info.tokens;
     const input_tokens = input + cache.read + cache.write;

@@ -8,7 +8,7 @@ import type { Call } from "./call.ts";
 import { Connection } from "./connection.ts";
 import type { HostSession, HostUser } from "./host.ts";
 import type { Measured, Sizes } from "./sizes.ts";
-import type { ErrorInfo, MessageInfo, ModelInfo, SessionInfo } from "./wire.gen.ts";
+import type { ErrorInfo, ModelInfo, SessionInfo } from "./wire.gen.ts";
 
 /** A request between its assembly and its dispatch. */
 export interface Outgoing {
@@ -33,8 +33,6 @@ export class SessionState {
   readonly opens = new Map<string, boolean>();
   readonly loaded = new Set<string>();
   readonly begun = new Set<string>();
-  /** Who speaks in each message, as the whole transcript tells and a part of it may not. */
-  readonly roles = new Map<string, MessageInfo["role"]>();
   readonly measured = new Map<string, Measured>();
   /** The session has had a turn in this process, so that following it is our task. */
   active = false;

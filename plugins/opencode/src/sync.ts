@@ -107,7 +107,6 @@ export class Sync {
       begun: state.begun,
       settled: idle,
     });
-    for (const { id: message, role } of mapped) state.roles.set(message, role);
     const info = sessionInfo(host, session, state);
     await this.#send({ session: info, messages: mapped, idle, observed_ms }, state);
   }

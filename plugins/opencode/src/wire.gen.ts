@@ -5,7 +5,9 @@
  *
  * ``overhead`` measures instructions and tool definitions as far as the host shows them before the
  * call; ``overhead_known`` is false while it is a guess. ``shape`` is the outgoing message list in
- * order, before anything of ours.
+ * order, before anything of ours. ``purpose`` "compaction" asks what the host's own summary is to
+ * be made from: the session's earlier history in ``base`` instead of the messages that it stands
+ * for, and nothing of other sessions.
  */
 export interface AssembleRequest {
   session: SessionInfo;
@@ -15,6 +17,7 @@ export interface AssembleRequest {
   overhead: SizesInfo;
   overhead_known?: boolean;
   usage?: UsageInfo | null;
+  purpose?: "compaction" | "main";
 }
 /**
  * A host's session as the host sees it now.
@@ -69,6 +72,8 @@ export interface SizesInfo {
 }
 /**
  * What the provider reported for an earlier request of this session, all input included.
+ *
+ * For one that it refused as too long, the model's whole window.
  */
 export interface UsageInfo {
   message_id: string;
@@ -87,6 +92,7 @@ export interface AssembleResponse {
   placement: "message" | "system";
   keep_from: string | null;
   news: NewsText[];
+  checkpoints: CheckpointText[];
   notice: string | null;
   error: ErrorInfo | null;
   turn: string | null;
@@ -98,6 +104,17 @@ export interface AssembleResponse {
  */
 export interface NewsText {
   message_id: string;
+  text: string;
+}
+/**
+ * What stands for finished steps of a turn (§7).
+ *
+ * ``text`` is to stand last in message ``after``; the messages between it and ``until`` are left
+ * out. Both are in the request, and no call is parted from its result.
+ */
+export interface CheckpointText {
+  after: string;
+  until: string;
   text: string;
 }
 /**

@@ -104,19 +104,79 @@ test("instructions without an environment still get the base", async (t) => {
   assert.deepEqual(await system(on, "Rewritten."), ["Rewritten.", "BASE"]);
 });
 
-test("the host's compaction sees its own transcript, and only it", async (t) => {
-  const on = await ready({ base: "BASE", keep_from: null });
+test("the host's compaction is given the session's history, and no base of a main request", async (t) => {
+  const on = await ready(({ purpose }) =>
+    purpose === "compaction"
+      ? { base: "OWN", placement: "message", keep_from: ask.info.id }
+      : { base: "BASE" },
+  );
   t.after(() => on.coordinator.stop());
+  const old = [user("old"), answer("older")];
+  const ask = user("hello");
+  on.host.messages = [...old, ask];
+  await on.call([...old, ask]);
+  await on.hooks["experimental.session.compacting"]?.({ sessionID: SESSION }, { context: [] });
+  const head = structuredClone([...old, ask]);
+  await on.hooks["experimental.chat.messages.transform"]?.({}, { messages: head } as never);
+  assert.deepEqual(texts(head), [["OWN", "hello"]]);
+  assert.deepEqual(await system(on, "Summarise."), ["Summarise."]);
+  const { system: after } = await on.call([...old, ask]);
+  assert.deepEqual(after, [ENVIRONMENT, "BASE"]);
+});
+
+test("without the coordinator the host compacts what it has", async () => {
+  const on = await ready({});
+  await on.coordinator.stop();
   const ask = user("hello");
   on.host.messages = [ask];
-  await on.call([ask]);
   await on.hooks["experimental.session.compacting"]?.({ sessionID: SESSION }, { context: [] });
   const head = [ask];
   await on.hooks["experimental.chat.messages.transform"]?.({}, { messages: head } as never);
-  assert.deepEqual(texts(head), [["hello"]]);
-  assert.deepEqual(await system(on, "Summarise."), ["Summarise."]);
-  const { system: after } = await on.call([user(part("compaction")), ask]);
-  assert.deepEqual(after, [ENVIRONMENT, "BASE"]);
+  assert.deepEqual(head, [ask]);
+});
+
+test("a checkpoint stands last in its message, and what it tells is left out", async (t) => {
+  const ask = user("ask");
+  const steps = [1, 2, 3].map((n) =>
+    assistant({ finish: "tool-calls" }, tool("bash", { output: `${n}` })),
+  );
+  const on = await ready({
+    news: [{ message_id: ask.info.id, text: "NEWS" }],
+    checkpoints: [{ after: ask.info.id, until: steps[2]?.info.id ?? "", text: "TOLD" }],
+  });
+  t.after(() => on.coordinator.stop());
+  const messages = [ask, ...steps];
+  on.host.messages = structuredClone(messages);
+  const before = structuredClone(messages);
+  const sent = await on.call([...messages]);
+  assert.deepEqual(texts(sent.messages)[0], ["NEWS", "ask", "TOLD"]);
+  assert.deepEqual(sent.messages.slice(1), [steps[2]]);
+  assert.deepEqual(messages, before);
+});
+
+test("what the host compacted away is back in the request, and a refusal is a full window", async (t) => {
+  const on = await ready({});
+  t.after(() => on.coordinator.stop());
+  const ask = user("ask");
+  const step = assistant({ finish: "tool-calls" }, tool("bash"));
+  const pair = [
+    user(part("compaction", { auto: true, overflow: true })),
+    assistant({ summary: true, finish: "stop" }, "SUMMARY"),
+  ];
+  const copy = user("ask");
+  const refused = assistant({
+    tokens: { input: 0, output: 0, reasoning: 0, cache: { read: 0, write: 0 } },
+  });
+  const next = assistant({ open: true });
+  on.host.messages = structuredClone([ask, step, refused, ...pair, copy, next]);
+  const sent = await on.call([...pair, copy]);
+  assert.deepEqual(
+    sent.messages.map(({ info }) => info.id),
+    [ask, step, refused].map(({ info }) => info.id),
+  );
+  const [request] = on.coordinator.of("/v1/assemble");
+  assert.equal(request?.shape.length, 3);
+  assert.deepEqual(request?.usage, { message_id: pair[0]?.info.id, input_tokens: 200_000 });
 });
 
 test("a stop ends the turn with an error that says what to do", async (t) => {
@@ -223,20 +283,6 @@ test("the shape tells sizes and roles, the model its limits, the usage what was 
     input_tokens: null,
   });
   assert.deepEqual(request?.usage, { message_id: messages[1]?.info.id, input_tokens: 123 });
-});
-
-test("the copy of a message after an overflow is not the user's in the shape either", async (t) => {
-  const on = await ready({});
-  t.after(() => on.coordinator.stop());
-  const pair = [
-    user(part("compaction", { auto: true, overflow: true })),
-    assistant({ summary: true, finish: "stop" }, "S"),
-  ];
-  const copy = user("ask");
-  on.host.messages = [user("ask"), assistant({}), ...pair, copy];
-  await on.call([...pair, copy]);
-  const roles = on.coordinator.of("/v1/assemble")[0]?.shape.map(({ role }) => role);
-  assert.deepEqual(roles, ["other", "other", "other"]);
 });
 
 test("what another model reported is not its usage", async (t) => {

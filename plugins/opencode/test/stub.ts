@@ -16,6 +16,7 @@ export const NATIVE: wire.AssembleResponse = {
   placement: "system",
   keep_from: null,
   news: [],
+  checkpoints: [],
   notice: null,
   error: null,
   turn: null,

@@ -25,7 +25,7 @@ from optchat.core.budget import calibrate, tokens, usable_tokens
 from optchat.core.records import Session
 from optchat.core.scopes import Scope, scope_of
 from optchat.core.snapshots import Visibility, pinned
-from optchat.engine import assemble, export, prune, subagent, sync
+from optchat.engine import assemble, export, native, prune, subagent, sync
 from optchat.engine.answers import Answer
 from optchat.engine.deps import Deps
 from optchat.engine.sessions import own_lineage
@@ -153,6 +153,8 @@ class Service:
 
     def assemble(self, request: AssembleRequest) -> AssembleResponse:
         """What to put into a request; waits for memory that is not ready, within the bound (§6)."""
+        if request.purpose == "compaction":
+            return self.store.read(lambda tx: native.compaction(tx, request))
         self._learn(request)
         model = model_key(request.model.provider, request.model.id)
         factor = self._factors.get(model, 1.0)
@@ -184,6 +186,7 @@ class Service:
             try:
                 return self.store.write(lambda tx: assemble.admit(tx, self.deps, request, factor))
             except NotReady:
+                self.store.write(lambda tx: assemble.hurry(tx, self.deps, request))
                 self.on_work()
                 with self._changed:
                     moved = self._changed.wait_for(
@@ -196,7 +199,10 @@ class Service:
     def _learn(self, request: AssembleRequest) -> None:
         """Scale the model's token counts by what its provider reported for the last request."""
         usage, sent = request.usage, self._sent.get(request.session.id)
-        if usage is None or sent is None or not sent.known:
+        if usage is None or sent is None:
+            return
+        # A guess at the instructions is too high, and what was refused for all that is too low.
+        if not sent.known and usage.input_tokens < request.model.context_tokens:
             return
         if self._used.get(request.session.id) == usage.message_id:
             return
@@ -252,7 +258,8 @@ class Service:
                     "this turn has no memory snapshot; nothing was read.",
                     hint="the next request of this conversation takes one",
                 )
-            return pinned(turn.pin, session.session_id, own_lineage(tx, session))
+            own = own_lineage(tx, session)
+            return pinned(turn.pin, session.session_id, own, turn.folded_end)
         return newest(tx, self._chosen_scope(tx, request.scope, request.directory))
 
     def _chosen_scope(self, tx: Tx, scope: str | None, directory: str | None) -> Scope:

@@ -184,8 +184,9 @@ class Turn:
     """A user's request with everything that followed it, up to the host's terminal state (§5).
 
     ``key`` is the host's id of the message that opened it. ``end_seq_exclusive`` and ``outcome``
-    are None while it is open. The pinned snapshot and the news text stand with the turn, so that
-    every continuation, and every later turn that still shows this one, repeats the same bytes.
+    are None while it is open. The pinned snapshot, the news text and the checkpoints stand with the
+    turn, so that every continuation, and every later turn that still shows this one, repeats the
+    same bytes.
     """
 
     turn_id: TurnId
@@ -200,6 +201,28 @@ class Turn:
     pin: Pin | None = None
     fold_id: FoldId | None = None
     news: str = ""
+    checkpoints: tuple[Checkpoint, ...] = ()
+
+    @property
+    def folded_end(self) -> int:
+        """Where the records end that are shown in the turn's checkpoints; 0 without any."""
+        return self.checkpoints[-1].end_exclusive if self.checkpoints else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """What stands for finished steps of a turn that outgrew its window (§7).
+
+    ``text`` is put last into the host's message ``after``, and the messages between it and
+    ``until`` are left out; records ``[start, end_exclusive)`` are told in it. A turn that was
+    steered has one for each stretch between what the user said.
+    """
+
+    after: str
+    until: str
+    start: int
+    end_exclusive: int
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,8 +36,11 @@ class Visibility:
         return f"pub<{self.publication_end}{own} epoch {self.retention_epoch}"
 
 
-def pinned(pin: Pin, session_id: SessionId, lineage: Lineage) -> Visibility:
-    """The visibility of a turn, from its pin and its session's lineage."""
+def pinned(pin: Pin, session_id: SessionId, lineage: Lineage, folded_end: int = 0) -> Visibility:
+    """The visibility of a turn, from its pin and its session's lineage.
+
+    ``folded_end`` is where the turn's own checkpoints end: what they tell can be opened (I1).
+    """
     return Visibility(
         scope_id=pin.scope_id,
         csn=Csn(pin.csn),
@@ -45,7 +48,7 @@ def pinned(pin: Pin, session_id: SessionId, lineage: Lineage) -> Visibility:
         policy_revision=pin.policy_revision,
         retention_epoch=pin.retention_epoch,
         session_id=session_id,
-        own=lineage.clipped(pin.own_end),
+        own=lineage.clipped(max(pin.own_end, folded_end)),
     )
 
 

@@ -7,17 +7,30 @@ turn's descriptor and decides nothing, unless the live turn no longer fits besid
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from optchat.core.budget import text_tokens, usable_tokens
-from optchat.core.records import Fold, Pin, Session, Turn
+from optchat.core.records import Fold, Lineage, Pin, Session, Turn
 from optchat.core.scopes import Scope
+from optchat.engine.checkpoint import checkpoints
 from optchat.engine.deps import Deps
-from optchat.engine.fold import Folder, Tail, TailTurn
+from optchat.engine.fold import Folder
 from optchat.engine.news import news_lines, news_text
+from optchat.engine.nodes import Forest, hurry_session
+from optchat.engine.room import Room, check_live
 from optchat.engine.sessions import own_lineage, require_scope
 from optchat.engine.sizes import message_tokens, native, overhead_tokens, window_of
 from optchat.engine.sync import open_turn
+from optchat.engine.tail import (
+    Live,
+    Tail,
+    applied,
+    checkpoint_tokens,
+    left_out,
+    places_of,
+    read_live,
+    read_tail,
+)
 from optchat.engine.tombstones import FORGOTTEN, is_forgotten
 from optchat.errors import NotReady, OptChatError, TurnTooLarge
 from optchat.refs import Csn, TurnId
@@ -25,13 +38,10 @@ from optchat.storage.ports import Tx
 from optchat.wire import (
     AssembleRequest,
     AssembleResponse,
+    CheckpointText,
     ErrorInfo,
     NewsText,
 )
-
-LIVE_RESERVE_PART = 0.2
-"""The part of the window kept free at admission for the turn to grow into."""
-
 
 EXPIRED = (
     "something that this turn's memory could show was forgotten or is no longer shared; its memory "
@@ -40,21 +50,6 @@ EXPIRED = (
 
 NEWS_FRAME_TOKENS = 256
 """The tags and the last element of a news block, generously."""
-
-
-@dataclass(frozen=True, slots=True)
-class Room:
-    """What a request may fill and what it fills already, in tokens."""
-
-    usable: int
-    overhead: int
-    live: int
-    factor: float
-
-    def available(self, *, reserve: bool) -> int:
-        """What is left for memory and the native tail (§7)."""
-        live = max(self.live, int(self.usable * LIVE_RESERVE_PART)) if reserve else self.live
-        return max(0, self.usable - self.overhead - live)
 
 
 def error_info(error: OptChatError) -> ErrorInfo:
@@ -108,18 +103,19 @@ def continuation(
     scope = require_scope(tx, session.scope_id)
     if fold is None or not is_valid(turn.pin, scope, session):
         return None
-    return _answer(tx, deps, request, session, turn, fold, factor)
+    live = read_live(tx, session, turn, request, factor)
+    return _answer(tx, deps, request, session, live, fold, factor)
 
 
 def admit(tx: Tx, deps: Deps, request: AssembleRequest, factor: float) -> AssembleResponse:
     """Pin the turn's snapshot, fold if it must, write its news, and answer (§9).
 
     Also decides a pinned turn anew when it outgrew its room (same snapshot) or its snapshot was
-    invalidated (a fresh one).
+    invalidated (a fresh one). A live turn that takes too much of the window is folded itself.
 
     Raises:
         NotReady: nothing that covers everything fits; the caller may wait and try again.
-        TurnTooLarge: the live turn alone does not fit.
+        TurnTooLarge: the live turn alone does not fit, its finished steps folded.
     """
     found = find(tx, deps, request)
     if isinstance(found, AssembleResponse):
@@ -128,9 +124,8 @@ def admit(tx: Tx, deps: Deps, request: AssembleRequest, factor: float) -> Assemb
     scope = require_scope(tx, session.scope_id)
     lineage = own_lineage(tx, session)
     expired = turn.pin is not None and not is_valid(turn.pin, scope, session)
-    if turn.pin is not None and not expired:
-        pin = turn.pin
-    else:
+    pin = turn.pin
+    if pin is None or expired:
         pin = Pin(
             scope_id=scope.scope_id,
             csn=tx.meta.csn(),
@@ -140,20 +135,76 @@ def admit(tx: Tx, deps: Deps, request: AssembleRequest, factor: float) -> Assemb
             own_generation=session.generation,
             own_end=turn.start_seq,
         )
+    usable = usable_tokens(window_of(request))
+    overhead = overhead_tokens(request, usable, factor)
+    forest = Forest(tx, lineage.segments[-1].tree, number=session.number, lineage=lineage)
+    whole = read_live(tx, session, turn, request, factor)
+    part = int(max(0, usable - overhead) * deps.config.memory.checkpoint_part)
+    # Earlier turns give way first, unless the live turn itself takes too much; further than to
+    # half of that it is folded only if nothing else helps.
+    large = not whole.whole or whole.tokens > part
+    stopped: OptChatError | None = None
+    for target in (part // 2, 0) if large else (None, part // 2, 0):
+        live = whole if target is None else _folded(whole, forest, session, request, target)
+        if stopped is not None and live is whole:
+            break  # no step can be folded
+        try:
+            answer = _decide(tx, deps, request, session, scope, lineage, pin, live, factor)
+            if expired and answer.notice is None:
+                answer.notice = EXPIRED
+            return answer
+        except (NotReady, TurnTooLarge) as error:
+            stopped = error
+    assert stopped is not None
+    raise stopped
+
+
+def hurry(tx: Tx, deps: Deps, request: AssembleRequest) -> None:
+    """A request waits for this session's summaries: they are gathered for company no longer."""
+    session = tx.sessions.session_of_host(request.session.host, request.session.id)
+    if session is not None:
+        hurry_session(tx, deps, session.session_id, deps.clock.now_ms())
+
+
+def _folded(
+    live: Live, forest: Forest, session: Session, request: AssembleRequest, target: int
+) -> Live:
+    """The live turn with its finished steps folded, or the same one if that makes it no smaller."""
+    name = f"s{session.number}:{session.generation}"
+    folded = live.folded(checkpoints(forest, live, name, target), request)
+    if live.whole and not (folded.whole and folded.tokens < live.tokens):
+        return live
+    return folded
+
+
+def _decide(
+    tx: Tx,
+    deps: Deps,
+    request: AssembleRequest,
+    session: Session,
+    scope: Scope,
+    lineage: Lineage,
+    pin: Pin,
+    live: Live,
+    factor: float,
+) -> AssembleResponse:
+    """Find or make the fold that goes with this state of the live turn, and answer from it."""
     window = window_of(request)
     usable = usable_tokens(window)
-    tail = _tail(tx, session, turn, request, factor)
+    tail = read_tail(tx, session, live, request, factor)
     room = Room(usable, overhead_tokens(request, usable, factor), tail.live_tokens, factor)
-    if room.available(reserve=False) <= 0:
-        raise TurnTooLarge(
-            f"the request alone needs about {room.overhead + room.live} tokens of the "
-            f"{room.usable} that {request.model.id} takes; it was not sent and nothing is lost.",
-            hint="use a model with a larger window, or start a new conversation",
-        )
+    check_live(request.model.id, room, live)
+    turn = live.turn
+    fold = tx.publications.fold(turn.fold_id) if turn.fold_id is not None else None
+    pinned = fold is not None and turn.pin == pin
+    if fold is not None and pinned:
+        answer = _answer(tx, deps, request, session, live, fold, factor)
+        if answer is not None:
+            tx.records.put_turn(turn)
+            return answer
     folder = Folder(tx, deps, session, scope, pin, lineage, window.key, factor)
     previous = _previous(tx, session, turn)
-    fold = tx.publications.fold(turn.fold_id) if turn.fold_id is not None else None
-    cause = "fit" if fold is not None and turn.pin == pin else None
+    cause = "fit" if pinned else None
     if cause is None:
         fold, cause = _continue_fold(tx, deps, folder, previous, tail, room, session, scope, pin)
     if cause is not None:
@@ -166,17 +217,16 @@ def admit(tx: Tx, deps: Deps, request: AssembleRequest, factor: float) -> Assemb
     )
     lines = news_lines(tx, session, pin, since)
     news = news_text(lines, session, pin, fold, deps.clock.now_ms())
-    turn = replace(turn, pin=pin, fold_id=fold.fold_id, news=news)
-    tx.records.put_turn(turn)
-    answer = _answer(tx, deps, request, session, turn, fold, factor)
+    live = replace(live, turn=replace(turn, pin=pin, fold_id=fold.fold_id, news=news))
+    tx.records.put_turn(live.turn)
+    answer = _answer(tx, deps, request, session, live, fold, factor)
     if answer is None:
         raise NotReady(
             f"the memory of {session.title or request.session.id} does not fit beside the live "
             f"turn in {request.model.id}; the request was not sent and nothing is lost.",
-            hint="use a model with a larger window, or set memory.readiness to partial",
+            hint="try again when `optchat status` shows no pending jobs, use a model with a larger "
+            "window, or set memory.readiness to partial",
         )
-    if expired and answer.notice is None:
-        answer.notice = EXPIRED
     return answer
 
 
@@ -248,41 +298,6 @@ def _previous(tx: Tx, session: Session, turn: Turn) -> Turn | None:
     return before[-1] if before else None
 
 
-def _tail(tx: Tx, session: Session, turn: Turn, request: AssembleRequest, factor: float) -> Tail:
-    """The earlier turns that the request still holds whole, and the size of the live one."""
-    turn_of: dict[str, TurnId] = {}
-    members: dict[TurnId, set[str]] = {}
-    for held in tx.records.messages(session.session_id):
-        turn_of[held.message_id] = held.turn_id
-        if held.end_seq_exclusive > held.start_seq:
-            members.setdefault(held.turn_id, set()).add(held.message_id)
-    sizes: dict[TurnId, int] = {}
-    seen: dict[TurnId, set[str]] = {}
-    live = 0
-    for message in request.shape:
-        owner = turn_of.get(message.id) or turn.turn_id
-        if owner == turn.turn_id:
-            live += message_tokens(message, factor)
-            continue
-        sizes[owner] = sizes.get(owner, 0) + message_tokens(message, factor)
-        seen.setdefault(owner, set()).add(message.id)
-    earlier = [
-        t
-        for t in tx.records.turns(session.session_id)
-        if t.turn_id != turn.turn_id and t.start_seq <= turn.start_seq and t.turn_id in members
-    ]
-    turns = [
-        TailTurn(
-            turn=t,
-            tokens=sizes.get(t.turn_id, 0),
-            news_tokens=text_tokens(t.news) if t.news else 0,
-            whole=members[t.turn_id] <= seen.get(t.turn_id, set()),
-        )
-        for t in earlier
-    ]
-    return Tail(tuple(turns), turn, live)
-
-
 def _fold_tokens(fold: Fold, factor: float) -> int:
     return int((text_tokens(fold.shared_text) + text_tokens(fold.own_text)) * factor)
 
@@ -292,17 +307,23 @@ def _answer(
     deps: Deps,
     request: AssembleRequest,
     session: Session,
-    turn: Turn,
+    live: Live,
     fold: Fold,
     factor: float,
 ) -> AssembleResponse | None:
-    """The response from the descriptors alone; None if it would not fit the window (§7)."""
-    ids = [m.id for m in request.shape]
-    keep_from = fold.first_turn_key if fold.first_turn_key in ids else None
+    """The response from the descriptors alone; None if it would not be whole or fit (§7)."""
+    turn, places = live.turn, places_of(request)
+    keep_from = fold.first_turn_key if fold.first_turn_key in places else None
     if keep_from is None and fold.first_turn_key != turn.key:
         return None  # the host left out (it compacted) what the tail should begin with
-    first = ids.index(fold.first_turn_key) if keep_from is not None else 0
-    kept = request.shape[first:]
+    if not live.whole:
+        return None
+    first = places[fold.first_turn_key] if keep_from is not None else 0
+    folded = tx.records.folded_turns(session.session_id, session.generation)
+    earlier = [c for t in folded if t.turn_id != turn.turn_id for c in applied(t, places)]
+    told = [c for c in (*earlier, *live.checkpoints) if places[c.after] >= first]
+    skipped = left_out(told, places)
+    kept = [m for at, m in enumerate(request.shape) if at >= first and at not in skipped]
     present = {m.id for m in kept}
     shown = [
         t
@@ -320,6 +341,7 @@ def _answer(
         + _fold_tokens(fold, factor)
         + sum(int(text_tokens(t.news) * factor) for t in shown)
         + sum(message_tokens(m, factor) for m in kept)
+        + checkpoint_tokens(told, factor)
     )
     if estimated > usable:
         return None
@@ -332,6 +354,7 @@ def _answer(
         news=[
             NewsText(message_id=t.key if t.key in present else users[0], text=t.news) for t in shown
         ],
+        checkpoints=[CheckpointText(after=c.after, until=c.until, text=c.text) for c in told],
         notice=None if fold.coverage == "complete" else f"memory is partial: {fold.coverage}",
         turn=turn.turn_id,
         estimated_tokens=estimated,

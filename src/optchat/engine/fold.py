@@ -10,70 +10,24 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from optchat.core import context
 from optchat.core.budget import divide, text_tokens
-from optchat.core.records import Fold, Lineage, Pin, Session, Turn
+from optchat.core.records import Fold, Lineage, Pin, Session
 from optchat.core.scopes import Scope
 from optchat.core.tree import ScopeTree, SessionTree
 from optchat.core.views import Entry, View, advance, clip, coarsest_tokens, project
 from optchat.engine.deps import Deps
 from optchat.engine.news import news_lines
 from optchat.engine.nodes import Forest
+from optchat.engine.room import Room
+from optchat.engine.tail import Tail, TailTurn
 from optchat.errors import NotReady
 from optchat.refs import Csn, FoldId
 from optchat.storage.ports import SharedBase, Tx
 
-if TYPE_CHECKING:
-    from optchat.engine.assemble import Room
-
-
 TAIL_PART = 0.6
 """The native tail's share of what is left for memory; the views have what it leaves."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TailTurn:
-    """An earlier turn as the request holds it. ``whole`` is False when the host left it out."""
-
-    turn: Turn
-    tokens: int
-    news_tokens: int
-    whole: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Tail:
-    """The earlier turns in order, the live one, and what the live one takes."""
-
-    turns: tuple[TailTurn, ...]
-    live: Turn
-    live_tokens: int
-
-    def since(self, key: str) -> tuple[TailTurn, ...] | None:
-        """The turns from ``key`` on; None unless each of them is native and whole."""
-        if key == self.live.key:
-            return ()
-        for index, member in enumerate(self.turns):
-            if member.turn.key == key:
-                kept = self.turns[index:]
-                return kept if all(t.whole for t in kept) else None
-        return None
-
-    def native_tokens(self) -> list[int]:
-        """What the tail takes when it starts at each of the turns, and at the live one: 0."""
-        taken = [0]
-        for member in reversed(self.turns):
-            taken.append(taken[-1] + member.tokens)
-        return taken[::-1]
-
-    def native_from(self) -> int:
-        """The index of the first turn from which on everything is native."""
-        first = len(self.turns)
-        while first and self.turns[first - 1].whole:
-            first -= 1
-        return first
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +72,7 @@ class Folder:
             if plan is not None:
                 return self._render(cause, tail, plan, None)
         raise NotReady(
-            f"the memory of this conversation ({tail.live.start_seq} records, "
+            f"the memory of this conversation ({tail.live.turn.start_seq} records, "
             f"{self.pin.publication_end} publications) has no cover yet that fits the "
             f"{room.available(reserve=False)} tokens left; nothing is lost and nothing was sent.",
             hint="try again when `optchat status` shows no pending jobs, use a model with a larger "
@@ -209,7 +163,11 @@ class Folder:
 
     @staticmethod
     def _start(tail: Tail, index: int) -> int:
-        return tail.turns[index].turn.start_seq if index < len(tail.turns) else tail.live.start_seq
+        return (
+            tail.turns[index].turn.start_seq
+            if index < len(tail.turns)
+            else tail.live.turn.start_seq
+        )
 
     def _plan(
         self,
@@ -364,7 +322,9 @@ class Folder:
             boundary=boundary,
             notice=notice,
         )
-        key = tail.turns[plan.first].turn.key if plan.first < len(tail.turns) else tail.live.key
+        key = (
+            tail.turns[plan.first].turn.key if plan.first < len(tail.turns) else tail.live.turn.key
+        )
         fold = Fold(
             fold_id=FoldId(self.deps.ids.new_id()),
             session_id=self.session.session_id,

@@ -312,8 +312,11 @@ class Records(Protocol):
         """All records in the store, for status."""
         ...
 
-    def messages(self, session_id: SessionId) -> tuple[HostMessage, ...]:
-        """The current membership, by position."""
+    def messages(self, session_id: SessionId, start: int = 0) -> tuple[HostMessage, ...]:
+        """The current membership by position, of messages that begin at record ``start`` or later.
+
+        A message without records begins where the next record will.
+        """
         ...
 
     def put_message(self, message: HostMessage) -> None:
@@ -352,6 +355,10 @@ class Records(Protocol):
 
     def turns_of_fold(self, session_id: SessionId, fold_id: FoldId) -> tuple[Turn, ...]:
         """The session's turns that were sent with this fold, in the order of ``turns``."""
+        ...
+
+    def folded_turns(self, session_id: SessionId, generation: int) -> tuple[Turn, ...]:
+        """The generation's turns that have checkpoints, in the order of ``turns``."""
         ...
 
     def put_turn(self, turn: Turn) -> None:
@@ -562,7 +569,7 @@ class Publications(Protocol):
         ...
 
     def remove_rendered(self, scope_id: ScopeId) -> int:
-        """Remove what was rendered of a scope: its base, and its sessions' folds and news.
+        """Remove what was rendered of a scope: its base; its sessions' folds, news, checkpoints.
 
         Returns:
             The number of texts that held something.

@@ -171,8 +171,12 @@ class MemoryRecords:
     def count(self) -> int:
         return len(self._tables.records)
 
-    def messages(self, session_id: SessionId) -> tuple[HostMessage, ...]:
-        found = (m for m in self._tables.messages.values() if m.session_id == session_id)
+    def messages(self, session_id: SessionId, start: int = 0) -> tuple[HostMessage, ...]:
+        found = (
+            m
+            for m in self._tables.messages.values()
+            if m.session_id == session_id and m.start_seq >= start
+        )
         return tuple(sorted(found, key=lambda m: m.position))
 
     def put_message(self, message: HostMessage) -> None:
@@ -220,6 +224,10 @@ class MemoryRecords:
 
     def turns_of_fold(self, session_id: SessionId, fold_id: FoldId) -> tuple[Turn, ...]:
         return tuple(t for t in self.turns(session_id) if t.fold_id == fold_id)
+
+    def folded_turns(self, session_id: SessionId, generation: int) -> tuple[Turn, ...]:
+        found = (t for t in self.turns(session_id) if t.generation == generation)
+        return tuple(t for t in found if t.checkpoints)
 
     def put_turn(self, turn: Turn) -> None:
         other = self.turn_by_key(turn.session_id, turn.generation, turn.key)

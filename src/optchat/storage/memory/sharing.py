@@ -133,7 +133,7 @@ class MemoryPublications:
         turns = [
             t
             for t in self._tables.turns.values()
-            if t.news
+            if (t.news or t.checkpoints)
             and (t.session_id in members or (t.pin is not None and t.pin.scope_id == scope_id))
         ]
         bases = int(scope_id in self._tables.shared_bases)
@@ -141,7 +141,9 @@ class MemoryPublications:
         for fold in folds:
             self._changes.drop(self._tables.folds, fold.fold_id)
         for turn in turns:
-            self._changes.put(self._tables.turns, turn.turn_id, replace(turn, news=""))
+            self._changes.put(
+                self._tables.turns, turn.turn_id, replace(turn, news="", checkpoints=())
+            )
         return bases + len(folds) + len(turns)
 
     def put_fold(self, fold: Fold) -> None:

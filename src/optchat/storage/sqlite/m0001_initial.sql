@@ -144,6 +144,8 @@ create table message (
   primary key (session_id, position),
   unique (session_id, message_id)
 ) strict, without rowid;
+-- What the live turn holds.
+create index message_by_start on message (session_id, start_seq);
 
 create table turn (
   turn_id text primary key,
@@ -158,13 +160,16 @@ create table turn (
   pin text,                              -- a JSON object
   fold_id text,
   news text not null,
+  checkpoints text not null,             -- a JSON array
   unique (session_id, generation, key)   -- the turn that a message opened; the turns of a session
 ) strict, without rowid;
--- The turn that goes on, the last that was sent with memory, and those that one fold was sent with:
+-- The turn that goes on, the last that was sent with memory, those that have checkpoints, and those
+-- that one fold was sent with:
 -- what each model call asks for, however long the session is.
 create index turn_open on turn (session_id, generation) where outcome is null;
 create index turn_pinned on turn (session_id, generation, start_seq, opened_ms, turn_id)
   where pin is not null;
+create index turn_folded on turn (session_id, generation) where checkpoints <> '[]';
 create index turn_by_fold on turn (session_id, fold_id) where fold_id is not null;
 
 create table node (

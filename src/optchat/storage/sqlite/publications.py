@@ -180,7 +180,9 @@ class SqlitePublications:
             self._sql.run("delete from shared_base where scope_id = ?", (scope_id,))
             + self._sql.run(f"delete from fold where {of_scope}", (scope_id,))
             + self._sql.run(
-                f"update turn set news = '' where news <> '' and {of_scope}", (scope_id,)
+                "update turn set news = '', checkpoints = '[]' "
+                f"where (news <> '' or checkpoints <> '[]') and {of_scope}",
+                (scope_id,),
             )
         )
 

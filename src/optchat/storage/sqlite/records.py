@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from optchat.core.records import HostMessage, Outcome, Pin, Record, RecordKind, Turn
+from optchat.core.records import Checkpoint, HostMessage, Outcome, Pin, Record, RecordKind, Turn
 from optchat.core.tree import SessionTree
 from optchat.errors import Conflict, EventConflict
 from optchat.refs import BlobHash, FoldId, SessionId, TurnId
@@ -23,7 +23,7 @@ _RECORD = (
 _MESSAGE = "session_id, position, message_id, digest, turn_id, start_seq, end_seq_exclusive"
 _TURN = (
     "turn_id, session_id, generation, key, start_seq, opened_ms, end_seq_exclusive, outcome, "
-    "closed_ms, pin, fold_id, news"
+    "closed_ms, pin, fold_id, news, checkpoints"
 )
 
 
@@ -118,10 +118,11 @@ class SqliteRecords:
         row = self._sql.one("select count(*) from record")
         return 0 if row is None else int(row[0])
 
-    def messages(self, session_id: SessionId) -> tuple[HostMessage, ...]:
+    def messages(self, session_id: SessionId, start: int = 0) -> tuple[HostMessage, ...]:
         rows = self._sql.all(
-            f"select {_MESSAGE} from message where session_id = ? order by position",
-            (session_id,),
+            f"select {_MESSAGE} from message where session_id = ? and start_seq >= ? "
+            "order by position",
+            (session_id, start),
         )
         return tuple(map(_message, rows))
 
@@ -208,15 +209,23 @@ class SqliteRecords:
         )
         return tuple(map(_turn, rows))
 
+    def folded_turns(self, session_id: SessionId, generation: int) -> tuple[Turn, ...]:
+        rows = self._sql.all(
+            f"select {_TURN} from turn where session_id = ? and generation = ? "
+            "and checkpoints <> '[]' order by start_seq, opened_ms, turn_id",
+            (session_id, generation),
+        )
+        return tuple(map(_turn, rows))
+
     def put_turn(self, turn: Turn) -> None:
         self._sql.run(
-            f"insert into turn ({_TURN}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+            f"insert into turn ({_TURN}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
             "on conflict (turn_id) do update set session_id = excluded.session_id, "
             "generation = excluded.generation, key = excluded.key, "
             "start_seq = excluded.start_seq, opened_ms = excluded.opened_ms, "
             "end_seq_exclusive = excluded.end_seq_exclusive, outcome = excluded.outcome, "
             "closed_ms = excluded.closed_ms, pin = excluded.pin, fold_id = excluded.fold_id, "
-            "news = excluded.news",
+            "news = excluded.news, checkpoints = excluded.checkpoints",
             (
                 turn.turn_id,
                 turn.session_id,
@@ -230,6 +239,7 @@ class SqliteRecords:
                 None if turn.pin is None else msgspec.json.encode(turn.pin).decode(),
                 turn.fold_id,
                 turn.news,
+                msgspec.json.encode(turn.checkpoints).decode(),
             ),
         )
 
@@ -250,9 +260,9 @@ class SqliteRecords:
         ]
         self._sql.run(
             "insert into turn (turn_id, session_id, generation, key, start_seq, opened_ms, "
-            "end_seq_exclusive, outcome, closed_ms, news) select value ->> 0, value ->> 1, "
-            "value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7, "
-            "value ->> 8, '' from json_each(?)",
+            "end_seq_exclusive, outcome, closed_ms, news, checkpoints) "
+            "select value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, "
+            "value ->> 6, value ->> 7, value ->> 8, '', '[]' from json_each(?)",
             (msgspec.json.encode(rows).decode(),),
         )
 
@@ -294,6 +304,7 @@ class SqliteRecords:
 
 
 _decode_attachments = msgspec.json.Decoder(tuple[str, ...]).decode
+_decode_checkpoints = msgspec.json.Decoder(tuple[Checkpoint, ...]).decode
 decode_pin = msgspec.json.Decoder(Pin).decode
 
 
@@ -347,4 +358,5 @@ def _turn(row: Row) -> Turn:
         pin=None if row[9] is None else decode_pin(row[9]),
         fold_id=row[10],
         news=row[11],
+        checkpoints=_decode_checkpoints(row[12]),
     )

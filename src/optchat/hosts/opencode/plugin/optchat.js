@@ -380,8 +380,6 @@ var SessionState = class {
   opens = /* @__PURE__ */ new Map();
   loaded = /* @__PURE__ */ new Set();
   begun = /* @__PURE__ */ new Set();
-  /** Who speaks in each message, as the whole transcript tells and a part of it may not. */
-  roles = /* @__PURE__ */ new Map();
   measured = /* @__PURE__ */ new Map();
   /** The session has had a turn in this process, so that following it is our task. */
   active = false;
@@ -470,8 +468,8 @@ function milliseconds(value) {
 }
 
 // plugins/opencode/src/inject.ts
-function inject(messages, answer) {
-  const kept = messages.slice(position(messages, answer.keep_from));
+function inject(messages, whole, answer) {
+  const kept = withCheckpoints(whole.slice(position(whole, answer.keep_from)), answer);
   for (const { message_id, text } of answer.news) {
     const at = position(kept, message_id);
     kept[at] = leadBy(kept[at], text, "news");
@@ -479,9 +477,20 @@ function inject(messages, answer) {
   if (answer.base && answer.placement === "message") {
     const [first] = kept;
     if (first?.info.role === "user") kept[0] = leadBy(first, answer.base, "base");
-    else kept.unshift(leadBy(blank(messages), answer.base, "base"));
+    else kept.unshift(leadBy(blank(whole), answer.base, "base"));
   }
   messages.splice(0, messages.length, ...kept);
+}
+function withCheckpoints(messages, { checkpoints }) {
+  const left = /* @__PURE__ */ new Set();
+  const kept = [...messages];
+  for (const [index, { after, until, text }] of checkpoints.entries()) {
+    const at = position(messages, after);
+    for (const message of messages.slice(at + 1, position(messages, until))) left.add(message);
+    const { info, parts } = kept[at];
+    kept[at] = { info, parts: [...parts, textPart(info, text, `checkpoint_${index}`)] };
+  }
+  return kept.filter((message) => !left.has(message));
 }
 function position(messages, id) {
   if (id === null) return 0;
@@ -491,6 +500,9 @@ function position(messages, id) {
   throw new Failure({ code: "plugin", message, hint: "optchat status", retryable: false });
 }
 function leadBy({ info, parts }, text, name) {
+  return { info, parts: [textPart(info, text, name), ...parts] };
+}
+function textPart(info, text, name) {
   const part = {
     id: `prt_optchat_${name}`,
     messageID: info.id,
@@ -499,7 +511,7 @@ function leadBy({ info, parts }, text, name) {
     synthetic: true,
     text
   };
-  return { info, parts: [part, ...parts] };
+  return part;
 }
 function blank(messages) {
   const user = messages.findLast(({ info }) => info.role === "user")?.info;
@@ -592,9 +604,9 @@ function mapPart(part) {
   switch (part.type) {
     case "text":
       if (part.ignored) return [];
-      return [textPart(part.id, part.text, part.synthetic === true)];
+      return [textPart2(part.id, part.text, part.synthetic === true)];
     case "subtask":
-      return [textPart(part.id, part.prompt, false)];
+      return [textPart2(part.id, part.prompt, false)];
     case "file":
       return [mapFile(part)];
     case "tool":
@@ -603,7 +615,7 @@ function mapPart(part) {
       return [];
   }
 }
-function textPart(id, text, synthetic) {
+function textPart2(id, text, synthetic) {
   return { type: "text", id, text: text.toWellFormed(), synthetic };
 }
 function mapFile({ id, mime, filename, url }) {
@@ -779,6 +791,40 @@ function matches(name, pattern) {
   return new RegExp(`^${expression}$`, "s").test(name);
 }
 
+// plugins/opencode/src/restore.ts
+function isCompacted(messages) {
+  return messages.some(({ parts }) => parts.some(({ type }) => type === "compaction"));
+}
+function restore(given, stored) {
+  const sent = new Map(given.map((message) => [message.info.id, message]));
+  const history = stored.slice(0, stored.findLastIndex(({ info }) => sent.has(info.id)) + 1);
+  const roles = rolesOf(history);
+  const whole = [];
+  history.forEach((message, index) => {
+    if (roles[index] !== "other" || isContinue(message) && isAnswer(whole.at(-1))) {
+      whole.push(sent.get(message.info.id) ?? message);
+    } else moveUnsaved(sent.get(message.info.id), message, whole);
+  });
+  return { whole, history };
+}
+function isContinue({ parts }) {
+  return parts.some((part) => part.type === "text" && part.metadata?.compaction_continue === true);
+}
+function isAnswer(message) {
+  if (message?.info.role !== "assistant") return false;
+  const { finish } = message.info;
+  return finish !== void 0 && finish !== "tool-calls" && finish !== "unknown";
+}
+function moveUnsaved(sent, stored, whole) {
+  const saved = new Set(stored.parts.map(({ id }) => id));
+  const unsaved = sent?.parts.filter(({ id }) => !saved.has(id)) ?? [];
+  const last = whole.findLastIndex(({ info }) => info.role === "user");
+  const user = whole[last];
+  if (user && unsaved.length > 0) {
+    whole[last] = { info: user.info, parts: [...user.parts, ...unsaved] };
+  }
+}
+
 // plugins/opencode/src/session.ts
 var GLOBAL = "global";
 var CANDIDATES = 20;
@@ -857,15 +903,17 @@ var Requests = class {
     const state = sessionState(id);
     state.admittedAt = 0;
     state.outgoing = void 0;
-    if (state.compacting) {
-      state.compacting = false;
-      return;
-    }
+    const { compacting } = state;
+    state.compacting = false;
     const session = await this.#host.session(id);
     const user = messages.findLast(({ info }) => info.role === "user")?.info;
     if (user === void 0) return;
     if (isPrivate(session)) {
-      await this.#subagent(state, session, user, messages);
+      if (!compacting) await this.#subagent(state, session, user, messages);
+      return;
+    }
+    if (compacting) {
+      await this.#compaction(state, session, user, messages);
       return;
     }
     state.active = true;
@@ -875,13 +923,15 @@ var Requests = class {
     try {
       await this.#connection.ready(this.#options.startTimeoutMs, this.#options.assembleTimeoutMs);
       if (!state.sealed.has(user.id)) await this.#admit(id);
-      const { request, outgoing } = await this.#describe(state, session, user, messages);
+      const { whole, history } = isCompacted(messages) ? restore(messages, await this.#host.messages(id)) : { whole: messages, history: messages };
+      const { request, outgoing } = await this.#describe(state, session, user, whole);
+      request.usage = usageOf(history, user, request.model.context_tokens);
       const answer = await this.#connection.ask(
         "/v1/assemble",
         request,
         this.#options.assembleTimeoutMs
       );
-      state.outgoing = this.#apply(answer, outgoing, messages);
+      state.outgoing = this.#apply(answer, outgoing, messages, whole);
     } catch (thrown) {
       const now = Date.now();
       if (now - begun > SLOW_MS) state.quietUntil = now + QUIET_MS;
@@ -898,9 +948,24 @@ var Requests = class {
       const bound = this.#options.assembleTimeoutMs;
       const answer = await this.#connection.ask("/v1/assemble", request, bound);
       state.plain = answer.state === "native";
-      state.outgoing = this.#apply(answer, outgoing, messages);
+      state.outgoing = this.#apply(answer, outgoing, messages, messages);
     } catch (thrown) {
       state.plain = true;
+      sayFailure(this.#host, thrown);
+    }
+  }
+  // The host summarises all that it holds, which may be many windows. Given what memory would send
+  // of this session instead, it fits; the summary itself is never read by us.
+  async #compaction(state, session, user, messages) {
+    try {
+      const stored = await this.#host.messages(session.id);
+      const { whole } = restore(stored, stored);
+      const { request } = await this.#describe(state, session, user, whole);
+      request.purpose = "compaction";
+      const bound = this.#options.assembleTimeoutMs;
+      const answer = await this.#connection.ask("/v1/assemble", request, bound);
+      if (answer.state === "ready") inject(messages, whole, answer);
+    } catch (thrown) {
       sayFailure(this.#host, thrown);
     }
   }
@@ -953,12 +1018,11 @@ var Requests = class {
       agent: user.agent,
       shape: messages.map((message, index) => ({
         id: message.info.id,
-        role: state.roles.get(message.info.id) ?? roles[index] ?? "other",
+        role: roles[index] ?? "other",
         sizes: sizes[index] ?? NOTHING
       })),
       overhead: overhead.sizes,
-      overhead_known: overhead.known,
-      usage: usageOf(messages, user)
+      overhead_known: overhead.known
     };
     const outgoing = {
       session: request.session,
@@ -971,11 +1035,11 @@ var Requests = class {
     };
     return { request, outgoing };
   }
-  #apply(answer, outgoing, messages) {
+  #apply(answer, outgoing, messages, whole) {
     if (answer.notice) say(this.#host, "info", answer.notice, answer.notice);
     if (answer.state === "native") return void 0;
     if (answer.state === "stop") return { ...outgoing, stop: answer.error ?? UNEXPLAINED };
-    inject(messages, answer);
+    inject(messages, whole, answer);
     return { ...outgoing, base: answer.placement === "system" ? answer.base : "" };
   }
   // The title's request passes the same hook, at any time, and nothing but its text tells. A main
@@ -999,8 +1063,10 @@ var Requests = class {
     }
   }
 };
-function usageOf(messages, { model }) {
-  for (const { info } of messages.toReversed()) {
+function usageOf(messages, { model }, context) {
+  for (const { info, parts } of messages.toReversed()) {
+    const refused2 = parts.some((part) => part.type === "compaction" && part.overflow);
+    if (refused2 && context > 0) return { message_id: info.id, input_tokens: context };
     if (info.role !== "assistant" || info.summary) continue;
     const { input, cache } = info.tokens;
     const input_tokens = input + cache.read + cache.write;
@@ -1387,7 +1453,6 @@ var Sync = class {
       begun: state.begun,
       settled: idle
     });
-    for (const { id: message, role } of mapped) state.roles.set(message, role);
     const info = sessionInfo(host, session, state);
     await this.#send({ session: info, messages: mapped, idle, observed_ms }, state);
   }
