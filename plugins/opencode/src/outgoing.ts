@@ -10,7 +10,7 @@ import { learnSystem, overheadOf } from "./overhead.ts";
 import type { Presence } from "./presence.ts";
 import { rootOf, sessionInfo } from "./session.ts";
 import { add, exceeds, measure, measureMessages, NOTHING } from "./sizes.ts";
-import { isPrivate, type Outgoing, type SessionState, sessionState } from "./state.ts";
+import { isInternal, type Outgoing, type SessionState, sessionState } from "./state.ts";
 import type { Sync } from "./sync.ts";
 import type { AssembleRequest, AssembleResponse, ErrorInfo, UsageInfo } from "./wire.gen.ts";
 
@@ -63,7 +63,7 @@ export class Requests {
       | HostUser
       | undefined;
     if (user === undefined) return;
-    if (isPrivate(session)) {
+    if (isInternal(session) || session.parentID !== undefined) {
       await this.#subagent(state, session, user, messages);
       return;
     }
