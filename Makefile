@@ -12,8 +12,8 @@ TS_DIRS := plugins/opencode tools
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup node test check fmt lint format-check types imports plugin-types wire wire-fresh \
-	bundle-fresh docs docs-fresh leaks crash e2e bench plugin lock demo soak clean
+.PHONY: help setup node test mutants check fmt lint format-check types imports plugin-types wire \
+	wire-fresh bundle-fresh docs docs-fresh leaks crash e2e bench plugin lock demo soak clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -69,6 +69,9 @@ crash: setup ## power cuts at every write and sync, and 20 kill -9 at each kind 
 
 e2e: setup ## only the tests that run the real OpenCode
 	$(PY) -m pytest -m host $(T)
+
+mutants: setup ## take away what each row of §16 rests on; its test must fail (ROWS='"Edit and rewind" Fork')
+	$(PY) tools/mutants.py $(ROWS)
 
 # --- checks ---------------------------------------------------------------------------------------
 

@@ -36,9 +36,11 @@ class Sharing(_Table, frozen=True):
 
     ``forks`` says what becomes of the history that a fork has from a session which is forgotten:
     "keep" makes it the fork's own, "forget" takes it from the fork as well (§12).
+    ``subagents`` takes in the transcripts of subagents too, as conversations of their own.
     """
 
     default: str = "project"
+    subagents: bool = False
     isolated: list[str] = []
     forks: Literal["keep", "forget"] = "keep"
     profiles: dict[str, list[str]] = {}
@@ -201,6 +203,9 @@ def load(folder: Path) -> Config:
     ):
         if not 0 < low < high:
             raise _bad(path, f"a view's low bound ({low}) must be below its high bound ({high})")
+    reserved = {"project", "isolated"} & set(config.sharing.profiles)
+    if reserved:
+        raise _bad(path, f"a profile cannot be named {reserved.pop()!r}")
     named = {config.sharing.default} - {"project", "isolated"} - set(config.sharing.profiles)
     if named:
         raise _bad(path, f"sharing.default names no profile: {named.pop()!r}")

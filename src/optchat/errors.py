@@ -5,6 +5,7 @@
     OptChatError
     ├─ BadInput                      an argument, ref, cursor or config value that does not parse
     ├─ NotFound                      an unknown ref, or one the caller may not see: the same answer
+    │  └─ Superseded                 what the caller could see was edited or rewound since (§12)
     ├─ NotReady                      MEMORY_NOT_READY: no covering view fits (§6)
     ├─ TurnTooLarge                  the live turn alone does not fit the model's window (§7)
     ├─ SnapshotExpired               the retention epoch or the policy moved on (§12)
@@ -58,6 +59,13 @@ class NotFound(OptChatError):
     code = "not_found"
     status = 404
     default_hint = "optchat sessions"
+
+
+class Superseded(NotFound):
+    """An edit or a rewind has replaced what the caller could see there before (§12)."""
+
+    code = "superseded"
+    status = 410
 
 
 class NotReady(OptChatError):

@@ -324,13 +324,52 @@ class ToolResponse(Wire):
 
 
 class Health(Wire):
-    """Who answers on the socket."""
+    """Who answers on the socket, and whether it takes in what subagents say (§12)."""
 
     version: str
     protocol: int
     epoch: int
     pid: int
     home: str
+    subagents: bool = False
+
+
+class FollowRequest(Wire):
+    """What has changed about a session besides its messages: its title, whether it is archived.
+
+    A session that is not known stays unknown.
+    """
+
+    session: SessionInfo
+
+
+class FollowResponse(Wire):
+    """Whether the session is known."""
+
+    known: bool
+
+
+class ShareRequest(Wire):
+    """Who shares with a session, from its next turn on (§11, §12).
+
+    ``session`` is a host's id, or s12 in the scope that ``directory`` or ``scope`` names.
+    ``sharing``: "isolated", "project", a profile's name, or None for what the configuration says.
+    """
+
+    session: str
+    sharing: str | None = None
+    directory: str | None = None
+    scope: str | None = None
+
+
+class ShareResponse(Wire):
+    """What was decided; ``withdrawn`` publications are out of every read already."""
+
+    session: str
+    host_session: str
+    scope: str
+    next_scope: str
+    withdrawn: int
 
 
 class ResyncRequest(Wire):
@@ -424,7 +463,7 @@ class ExportResponse(Wire):
 
 
 class SessionCounts(Wire):
-    """One session in ``status``."""
+    """One session in ``status``; ``sharing`` is what was chosen for it alone."""
 
     ref: str
     title: str
@@ -433,6 +472,8 @@ class SessionCounts(Wire):
     records: int
     published: int
     disabled: str | None
+    archived: bool = False
+    sharing: str | None = None
 
 
 class ScopeStatus(Wire):
@@ -717,6 +758,8 @@ ROUTES: dict[str, tuple[type[Wire] | None, type[Wire]]] = {
     "/v1/tool": (ToolRequest, ToolResponse),
     "/v1/status": (None, StatusResponse),
     "/v1/export": (ExportRequest, ExportResponse),
+    "/v1/follow": (FollowRequest, FollowResponse),
+    "/v1/share": (ShareRequest, ShareResponse),
     "/v1/resync": (ResyncRequest, SyncResponse),
     "/v1/forget": (ForgetRequest, ForgetResponse),
     "/v1/forgotten": (ForgottenRequest, ForgottenResponse),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
 
 from optchat.testing.provider import CapturedRequest, Gate, Reply, ToolCall, calls, text
 from tests.e2e.support import (
     Memory,
+    answering,
     answers,
     bases,
     check_covered,
@@ -52,7 +53,7 @@ def test_b_keeps_its_snapshot_through_its_tool_loop_and_sees_the_rest_at_its_nex
     gate = Gate()
     rounds: list[list[str]] = []
 
-    def model(request: CapturedRequest) -> Iterator[Reply]:
+    def model(request: CapturedRequest) -> Generator[Reply, CapturedRequest, None]:
         request = yield calls(*PROBES)
         rounds.append(answers(request))
         request = yield calls(*PROBES, gate=gate)
@@ -61,18 +62,7 @@ def test_b_keeps_its_snapshot_through_its_tool_loop_and_sees_the_rest_at_its_nex
         rounds.append(answers(request))
         yield text("done")
 
-    running = None
-
-    def responder(request: CapturedRequest) -> Reply | None:
-        nonlocal running
-        if request.session_id != b:
-            return None
-        if running is None:
-            running = model(request)
-            return next(running)
-        return running.send(request)
-
-    provider.responder = responder
+    provider.responder = answering(b, model)
     host.prompt_async(b, "investigate")
     gate.wait_entered()
     c = host.create_session(title="C")

@@ -165,3 +165,23 @@ def test_a_scope_has_one_shared_base_the_newest(world):
     newer = replace(base, csn=Csn(9), text="newer")
     world.write(lambda tx: tx.publications.put_shared_base(newer))
     assert world.read(lambda tx: tx.publications.shared_base(world.scope_id)) == newer
+
+
+def test_the_publication_of_a_record_is_found_after_it_was_retired_and_not_before_it_was_born(
+    world,
+):
+    """§12: what a reader could see once, and nothing that it never could (I4)."""
+    tree = world.session("a")
+    world.seal(tree, "zero", "one", "two")
+    before = world.now()
+    first, second = world.publish(tree, 0, 2), world.publish(tree, 2, 3)
+
+    def find(visibility, seq):
+        return world.read(lambda tx: tx.publications.covering(visibility, tree.session_id, 0, seq))
+
+    assert [find(before, seq) for seq in (0, 2)] == [None, None]
+    assert [find(world.now(), seq) for seq in (0, 1, 2, 3)] == [first, first, second, None]
+    csn = world.write(lambda tx: tx.meta.next_csn())
+    world.write(lambda tx: tx.publications.retire(first.scope_id, first.seq, csn))
+    assert find(world.now(), 1) == replace(first, died=csn)
+    assert find(world.now(publication_end=1), 2) is None

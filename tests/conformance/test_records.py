@@ -196,6 +196,7 @@ def test_a_turn_comes_back_whole_open_and_closed(world):
     assert world.read(lambda tx: tx.records.turn(TurnId("t1"))) == made
     closed = replace(
         made,
+        scope_id=ScopeId("project:p1"),
         end_seq_exclusive=4,
         outcome=Outcome.INTERRUPTED,
         closed_ms=9,
@@ -218,6 +219,24 @@ def test_a_turn_comes_back_whole_open_and_closed(world):
     assert world.read(lambda tx: tx.records.turn(TurnId("t1"))) == closed
     assert world.read(lambda tx: tx.records.turn_by_key(SessionId("a"), 0, made.key)) == closed
     assert world.read(lambda tx: tx.records.turn_by_key(SessionId("a"), 1, made.key)) is None
+
+
+def test_many_turns_are_put_as_one_is(world):
+    """What a fork inherits, in one statement: with scope and outcome, open and closed (§12)."""
+    world.session("a")
+    made = [
+        world.a_turn("t0", key="m0", scope_id=ScopeId("profile:x")),
+        world.a_turn(
+            "t1",
+            key="m1",
+            start_seq=2,
+            end_seq_exclusive=4,
+            outcome=Outcome.FAILED,
+            closed_ms=9,
+        ),
+    ]
+    world.write(lambda tx: tx.records.put_turns(made))
+    assert world.read(lambda tx: [tx.records.turn(t.turn_id) for t in made]) == made
 
 
 def test_a_message_opens_one_turn_of_a_generation(world):

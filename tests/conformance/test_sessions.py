@@ -59,7 +59,12 @@ def test_a_scopes_counters_never_go_back_and_the_rest_is_replaced(world):
 
 def test_a_session_is_found_by_id_host_and_number(world):
     made = world.a_session(
-        "a", number=12, parent_host_session="p", archived=True, isolated=True, disabled="why"
+        "a",
+        number=12,
+        parent_host_session="p",
+        archive_changes=(3, 5, 9),
+        sharing="isolated",
+        disabled="why",
     )
     world.write(lambda tx: tx.sessions.put_session(made))
     assert world.read(lambda tx: tx.sessions.session(SessionId("a"))) == made
@@ -100,6 +105,47 @@ def test_a_session_can_move_to_another_scope(world):
     world.write(lambda tx: tx.sessions.put_session(moved))
     assert world.read(lambda tx: tx.sessions.sessions(made.scope_id)) == ()
     assert world.read(lambda tx: tx.sessions.sessions(moved.scope_id)) == (moved,)
+
+
+def test_a_scope_knows_a_session_that_has_left_it_by_its_number_until_it_forgets_it(world):
+    """§11: what it published there keeps its name, and its number is given to nobody else."""
+    made = world.a_session("a")
+    moved = replace(made, scope_id=ScopeId("profile:x"), number=7)
+    world.write(lambda tx: tx.sessions.put_session(made))
+    world.write(lambda tx: tx.sessions.put_session(moved))
+    for find in (
+        lambda tx: tx.sessions.session_in(made.scope_id, made.session_id),
+        lambda tx: tx.sessions.session_numbered(made.scope_id, 1),
+    ):
+        assert world.read(find) == made
+    assert world.read(lambda tx: tx.sessions.session(made.session_id)) == moved
+    assert world.read(lambda tx: tx.sessions.session_of_host("opencode", "host-a")) == moved
+    assert world.read(lambda tx: tx.sessions.scopes_of(made.session_id)) == (
+        "profile:x",
+        "project:p1",
+    )
+    with pytest.raises(Conflict):
+        world.write(lambda tx: tx.sessions.put_session(world.a_session("b")))
+    world.write(lambda tx: tx.sessions.leave_scope(made.scope_id, made.session_id))
+    assert world.read(lambda tx: tx.sessions.session_numbered(made.scope_id, 1)) is None
+    assert world.read(lambda tx: tx.sessions.session_in(made.scope_id, made.session_id)) is None
+    assert world.read(lambda tx: tx.sessions.session_numbered(moved.scope_id, 7)) == moved
+
+
+def test_the_children_of_a_session_are_those_that_name_it_as_their_parent(world):
+    for name, number, parent, created_ms in (
+        ("a", 1, None, 1),
+        ("b", 2, "host-a", 9),
+        ("c", 3, "host-a", 5),
+        ("d", 4, "host-b", 6),
+    ):
+        made = world.a_session(
+            name, number=number, parent_host_session=parent, created_ms=created_ms
+        )
+        world.write(lambda tx, made=made: tx.sessions.put_session(made))
+    found = world.read(lambda tx: tx.sessions.children("opencode", "host-a"))
+    assert [s.session_id for s in found] == ["c", "b"]
+    assert world.read(lambda tx: tx.sessions.children("other", "host-a")) == ()
 
 
 def test_a_generation_keeps_its_base(world):

@@ -66,8 +66,8 @@ DAMAGE = {
 IRREPARABLE = {
     "an original": (["update blob_chunk set data = zeroblob(length(data)) where rowid = 2"], "the original of s"),
     "the whole of an original": (["delete from blob where hash = (select payload from record limit 1)"], "the original of s"),
-    "a record": (["delete from record where generation = 0 and seq = 1 and session_id = (select session_id from session where number = 1)"], "records are gone: s1:0:1"),
-    "a generation": (["delete from generation where number = 0 and session_id = (select session_id from session where number = 2)"], "a part of the history of s2 is gone"),
+    "a record": (["delete from record where generation = 0 and seq = 1 and session_id = (select session_id from member where number = 1)"], "records are gone: s1:0:1"),
+    "a generation": (["delete from generation where number = 0 and session_id = (select session_id from member where number = 2)"], "a part of the history of s2 is gone"),
     "a part of a cover": (["delete from cover_part where publication = 1 and position = 0"], "the sources of pub:1 are not whole"),
     "a publication": (["delete from publication where seq = 1"], "publications of /project are gone: pub:1"),
 }  # fmt: skip

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
@@ -328,6 +328,24 @@ def answers(request: CapturedRequest) -> list[str]:
     asked = [m["tool_calls"] for m in request.messages if m.get("tool_calls")]
     told = {m["tool_call_id"]: content_text(m) for m in request.messages if m["role"] == "tool"}
     return [told[made["id"]] for made in asked[-1]] if asked else []
+
+
+def answering(
+    session: str, model: Callable[[CapturedRequest], Generator[Reply, CapturedRequest, None]]
+) -> Callable[[CapturedRequest], Reply | None]:
+    """A responder that plays one session's model: each reply is yielded for the request before."""
+    running: Generator[Reply, CapturedRequest, None] | None = None
+
+    def responder(request: CapturedRequest) -> Reply | None:
+        nonlocal running
+        if request.session_id != session:
+            return None
+        if running is None:
+            running = model(request)
+            return next(running)
+        return running.send(request)
+
+    return responder
 
 
 def check_pairs(request: CapturedRequest) -> None:

@@ -156,7 +156,7 @@ def test_the_label_carries_the_outcome_whatever_the_text_says(bench, terminal):
 
 
 @pytest.mark.parametrize(
-    "step", ["complete_parents", "advance_shared_view", "publication_label", "require_scope"]
+    "step", ["complete_parents", "advance_shared_view", "label_of", "require_scope"]
 )
 def test_a_crash_within_publishing_gives_one_publication_after_a_retry(bench, monkeypatch, step):
     """The publication, its leaf, the counter and the view become visible together (§9, I6)."""

@@ -207,7 +207,9 @@ def test_every_line_of_a_publication_keeps_its_bound():
         born=Csn(1),
     )
     for outcome in Outcome:
-        label = publication_label(replace(publication, outcome=outcome), 999_999_999)
+        label = publication_label(
+            replace(publication, outcome=outcome), "s999999999 subagent of s999999999"
+        )
         ref = PublicationRef(Span(999_999_999_999_999, 1))
         rendered = context.line(str(ref), label, "x" * SUMMARY_BYTES_MAX)
         assert len(rendered.encode()) <= LINE_BYTES_MAX

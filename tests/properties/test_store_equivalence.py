@@ -168,6 +168,12 @@ class Stores(RuleBasedStateMachine):
         session = a_session(session_id, scope_id, number, host)
         self.both(lambda tx: tx.sessions.put_session(session))
 
+    @rule(session_id=sessions, scope_id=scopes)
+    def leave_scope(self, session_id: SessionId, scope_id: ScopeId) -> None:
+        session = self.memory.read(lambda tx: tx.sessions.session(session_id))
+        if session is None or session.scope_id != scope_id:
+            self.both(lambda tx: tx.sessions.leave_scope(scope_id, session_id))
+
     @rule(tree=trees, base=st.none() | trees, inherited=small)
     def put_generation(self, tree: SessionTree, base: SessionTree | None, inherited: int) -> None:
         def work(tx: Tx) -> None:
@@ -667,6 +673,8 @@ def seen_by(tx: Tx, seen: Seen) -> object:
         tx.search.searchable(visibility),
         tx.publications.visible_sessions(visibility),
         [tx.publications.of_session(visibility, s, None, 9) for s in SESSIONS],
+        [tx.publications.covering(visibility, s, 0, 1) for s in SESSIONS],
+        [tx.sessions.session_in(visibility.scope_id, s) for s in SESSIONS],
         [tx.publications.visible_count(visibility, tree, 1, 5) for tree in TREES],
     )
 

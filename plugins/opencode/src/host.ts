@@ -159,8 +159,11 @@ export class Host {
     return session;
   }
 
-  remember(session: HostSession): void {
+  /** Keep what was told of a session; whether it may have been archived or shown again. */
+  remember(session: HostSession): boolean {
+    const known = this.#sessions.get(session.id);
     this.#sessions.set(session.id, session);
+    return !known || (known.time.archived ?? null) !== (session.time.archived ?? null);
   }
 
   forget(id: string): void {

@@ -11,7 +11,7 @@ import type { Presence } from "./presence.ts";
 import { isCompacted, restore } from "./restore.ts";
 import { rootOf, sessionInfo } from "./session.ts";
 import { add, exceeds, measure, measureMessages, NOTHING } from "./sizes.ts";
-import { isPrivate, type Outgoing, type SessionState, sessionState } from "./state.ts";
+import { isInternal, type Outgoing, type SessionState, sessionState } from "./state.ts";
 import type { Sync } from "./sync.ts";
 import type { AssembleRequest, AssembleResponse, ErrorInfo, UsageInfo } from "./wire.gen.ts";
 
@@ -61,7 +61,7 @@ export class Requests {
       | HostUser
       | undefined;
     if (user === undefined) return;
-    if (isPrivate(session)) {
+    if (isInternal(session) || session.parentID !== undefined) {
       if (!compacting) await this.#subagent(state, session, user, messages);
       return;
     }

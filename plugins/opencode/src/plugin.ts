@@ -86,7 +86,7 @@ export async function server(input: PluginInput, given?: Record<string, unknown>
       state.outgoing = undefined;
     }),
 
-    event: guarded(({ event }) => follow(event as HostEvent, host, sync, presence)),
+    event: guarded(({ event }) => followEvent(event as HostEvent, host, sync, presence)),
 
     dispose: guarded(async () => {
       await Promise.all([sync.flush(DISPOSE_MS), summaries.stop(DISPOSE_MS)]);
@@ -103,7 +103,12 @@ interface HostEvent {
   };
 }
 
-function follow({ type, properties }: HostEvent, host: Host, sync: Sync, presence: Presence): void {
+async function followEvent(
+  { type, properties }: HostEvent,
+  host: Host,
+  sync: Sync,
+  presence: Presence,
+): Promise<void> {
   const { info, sessionID, status } = properties;
   switch (type) {
     case "session.status":
@@ -113,8 +118,12 @@ function follow({ type, properties }: HostEvent, host: Host, sync: Sync, presenc
           ?.retried(status);
       return;
     case "session.created":
-    case "session.updated":
       if (info) host.remember(info as unknown as HostSession);
+      return;
+    case "session.updated":
+      if (info && host.remember(info as unknown as HostSession)) {
+        await sync.follow(info as unknown as HostSession);
+      }
       return;
     case "session.deleted":
       // Only a reason to look: that it is gone from the host is found by comparing.

@@ -96,11 +96,6 @@ export function sessionState(id: string): SessionState {
   return known;
 }
 
-/** Sessions whose content must not be kept: a subagent's is its parent's business. */
-export function isPrivate(session: HostSession): boolean {
-  return session.parentID !== undefined || isInternal(session);
-}
-
 /** Sessions that a plugin of ours has made, in whatever process. */
 export function isInternal({ metadata }: HostSession): boolean {
   return (metadata?.optchat as { internal?: boolean } | undefined)?.internal === true;

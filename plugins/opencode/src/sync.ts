@@ -6,12 +6,12 @@
  * at most one waits: it sees everything that any caller in between has caused.
  */
 import type { Connection } from "./connection.ts";
-import type { Host, HostMessage } from "./host.ts";
+import type { Host, HostMessage, HostSession } from "./host.ts";
 import { mapMessages } from "./map.ts";
 import { say, sayFailure } from "./notices.ts";
 import type { Options } from "./options.ts";
 import { findOrigin, sessionInfo } from "./session.ts";
-import { isPrivate, type SessionState, sessionState, shared } from "./state.ts";
+import { isInternal, type SessionState, sessionState, shared } from "./state.ts";
 import type { MessageInfo, SyncRequest } from "./wire.gen.ts";
 
 const CONTENT_CHARS = 8_000_000;
@@ -65,6 +65,12 @@ export class Sync {
     );
   }
 
+  /** Tell what the host says of a session besides its messages, if the coordinator knows it. */
+  async follow(session: HostSession): Promise<void> {
+    const info = sessionInfo(this.#host, session, sessionState(session.id));
+    await this.#connection.ask("/v1/follow", { session: info }, this.#options.syncTimeoutMs);
+  }
+
   /** Try later what failed: without it a session's last turn would wait for a next one to be told. */
   again(id: string): void {
     const state = sessionState(id);
@@ -94,7 +100,7 @@ export class Sync {
   async #pass(id: string, state: SessionState): Promise<void> {
     const host = this.#host;
     const session = await host.session(id);
-    if (isPrivate(session)) return;
+    if (await this.#isPrivate(session)) return;
     const { observed_ms, messages, idle } = await this.#look(id, state);
     if (state.forkOf === undefined) {
       state.forkOf = await findOrigin(host, session, messages);
@@ -109,6 +115,14 @@ export class Sync {
     });
     const info = sessionInfo(host, session, state);
     await this.#send({ session: info, messages: mapped, idle, observed_ms }, state);
+  }
+
+  // A subagent's content is its parent's business, unless the coordinator takes it in.
+  async #isPrivate(session: HostSession): Promise<boolean> {
+    if (isInternal(session)) return true;
+    if (session.parentID === undefined) return false;
+    const health = await this.#connection.ask("/v1/health", undefined, this.#options.syncTimeoutMs);
+    return !health.subagents;
   }
 
   // The end of a failed or aborted turn is written after the session has been called idle.

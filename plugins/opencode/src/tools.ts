@@ -10,7 +10,7 @@ import { rootOf } from "./session.ts";
 
 interface Definition {
   description: string;
-  properties: Record<string, { type: "string" | "integer"; description: string }>;
+  properties: Record<string, { type: "string" | "integer" | "boolean"; description: string }>;
   required: string[];
 }
 
@@ -52,7 +52,10 @@ export const DEFINITIONS: Record<ToolName, Definition> = {
   },
   memory_sessions: {
     description: "List the conversations that share this memory, the most recent first.",
-    properties: { cursor: CURSOR },
+    properties: {
+      archived: { type: "boolean", description: "Also those that were archived" },
+      cursor: CURSOR,
+    },
     required: [],
   },
 };

@@ -224,6 +224,20 @@ export interface FindingInfo {
   times: number;
 }
 /**
+ * What has changed about a session besides its messages: its title, whether it is archived.
+ *
+ * A session that is not known stays unknown.
+ */
+export interface FollowRequest {
+  session: SessionInfo;
+}
+/**
+ * Whether the session is known.
+ */
+export interface FollowResponse {
+  known: boolean;
+}
+/**
  * Remove what was remembered, with everything made of it, for good (§12).
  *
  * ``what`` "session": ``name`` as s12 or the host's id; "turn": a ref such as pub:24 or s12:0:71;
@@ -270,7 +284,7 @@ export interface ForgottenResponse {
   removals: RemovalInfo[];
 }
 /**
- * Who answers on the socket.
+ * Who answers on the socket, and whether it takes in what subagents say (§12).
  */
 export interface Health {
   version: string;
@@ -278,6 +292,7 @@ export interface Health {
   epoch: number;
   pid: number;
   home: string;
+  subagents: boolean;
 }
 /**
  * One job that is set aside, or that has been tried.
@@ -437,7 +452,7 @@ export interface ScopeStatus {
   sessions: SessionCounts[];
 }
 /**
- * One session in ``status``.
+ * One session in ``status``; ``sharing`` is what was chosen for it alone.
  */
 export interface SessionCounts {
   ref: string;
@@ -447,6 +462,30 @@ export interface SessionCounts {
   records: number;
   published: number;
   disabled: string | null;
+  archived?: boolean;
+  sharing?: string | null;
+}
+/**
+ * Who shares with a session, from its next turn on (§11, §12).
+ *
+ * ``session`` is a host's id, or s12 in the scope that ``directory`` or ``scope`` names.
+ * ``sharing``: "isolated", "project", a profile's name, or None for what the configuration says.
+ */
+export interface ShareRequest {
+  session: string;
+  sharing?: string | null;
+  directory?: string | null;
+  scope?: string | null;
+}
+/**
+ * What was decided; ``withdrawn`` publications are out of every read already.
+ */
+export interface ShareResponse {
+  session: string;
+  host_session: string;
+  scope: string;
+  next_scope: string;
+  withdrawn: number;
 }
 /**
  * What summaries have cost in the last ``days`` calendar days, today included.
@@ -667,6 +706,8 @@ export interface Routes {
   "/v1/tool": { request: ToolRequest; answer: ToolResponse };
   "/v1/status": { request: undefined; answer: StatusResponse };
   "/v1/export": { request: ExportRequest; answer: ExportResponse };
+  "/v1/follow": { request: FollowRequest; answer: FollowResponse };
+  "/v1/share": { request: ShareRequest; answer: ShareResponse };
   "/v1/resync": { request: ResyncRequest; answer: SyncResponse };
   "/v1/forget": { request: ForgetRequest; answer: ForgetResponse };
   "/v1/forgotten": { request: ForgottenRequest; answer: ForgottenResponse };

@@ -34,6 +34,8 @@ export class Coordinator {
   /** Digests that are held, by message: what a store would answer from. */
   readonly held = new Map<string, string>();
   answers: Answers = {};
+  /** Whether it takes in what subagents say. */
+  subagents = false;
   /** An answer that is not a success, for every request. */
   failure: { status: number; body: unknown } | undefined;
   #server: Server | undefined;
@@ -93,6 +95,8 @@ export class Coordinator {
     if (path === "/v1/work") return { wanted: false, work: null };
     if (path === "/v1/work-done") return { accepted: true };
     if (path === "/v1/present") return { missing: [], forgotten: 0 };
+    if (path === "/v1/health") return { subagents: this.subagents };
+    if (path === "/v1/follow") return { known: true };
     if (path === "/v1/check") return { error: null, estimated_tokens: 0, limit_tokens: 0 };
     const need: string[] = [];
     for (const { id, digest, final, parts } of (body as wire.SyncRequest).messages) {

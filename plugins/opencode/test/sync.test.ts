@@ -219,8 +219,41 @@ test("a subagent's transcript stays private", async (t) => {
   const sent = await on.call([ask]);
   await idle(on);
   await on.hooks.dispose();
-  assert.equal(on.coordinator.requests.length, 0);
+  assert.deepEqual(on.coordinator.of("/v1/sync"), []);
+  assert.equal(JSON.stringify(on.coordinator.requests).includes("child prompt"), false);
   assert.equal(sent.system.length, 1);
+});
+
+test("a subagent's transcript is told where the coordinator takes it in, an internal one never", async (t) => {
+  const on = await stage();
+  t.after(() => on.coordinator.stop());
+  on.coordinator.subagents = true;
+  const ask = user("child prompt");
+  on.host.messages = [ask];
+  on.host.sessions = [
+    session(SESSION, { parentID: "ses_0", metadata: { optchat: { internal: true } } }),
+  ];
+  await admit(on, ask);
+  await idle(on);
+  assert.deepEqual(on.coordinator.of("/v1/sync"), []);
+  const child = session(SESSION, { parentID: "ses_0" });
+  await happens(on, "session.created", { info: child });
+  await idle(on);
+  await on.hooks.dispose();
+  assert.equal(on.coordinator.of("/v1/sync").at(-1)?.session.parent_id, "ses_0");
+});
+
+test("that a session was archived is told once, whoever follows it", async (t) => {
+  const on = await stage();
+  t.after(() => on.coordinator.stop());
+  const told = () => on.coordinator.of("/v1/follow").map((body) => body.session.archived);
+  const open = session("ses_9");
+  const away = session("ses_9", { time: { ...open.time, archived: 5 } });
+  await happens(on, "session.created", { info: open });
+  assert.deepEqual(told(), []);
+  for (const info of [away, away, open, open]) await happens(on, "session.updated", { info });
+  assert.deepEqual(told(), [true, false]);
+  assert.deepEqual(on.coordinator.of("/v1/sync"), []);
 });
 
 test("a fork's origin is the session whose messages have the same times", async (t) => {

@@ -66,6 +66,8 @@ def _register() -> None:
         memory.zoom,
         memory.date,
         memory.export,
+        memory.isolate,
+        memory.share,
         memory.resync,
         forget.forget,
         spend.spend,

@@ -1,4 +1,4 @@
-"""Looking into the memory: sessions, search, zoom, date, export, resync."""
+"""Looking into the memory, and deciding who shares: sessions to resync."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from optchat.wire import (
     ExportRequest,
     ExportResponse,
     ResyncRequest,
+    ShareRequest,
+    ShareResponse,
     SyncResponse,
     ToolRequest,
     ToolResponse,
@@ -38,15 +40,22 @@ def _tool(
 
 
 @click.command()
+@click.option("--archived", is_flag=True, help="Also those that the host has archived.")
 @click.option("--cursor", default=None, help="Go on where the page before ended.")
 @scope_option
 @directory_option
 @json_option
 def sessions(
-    *, cursor: str | None, scope: str | None, directory: str | None, as_json: bool
+    *,
+    archived: bool,
+    cursor: str | None,
+    scope: str | None,
+    directory: str | None,
+    as_json: bool,
 ) -> None:
     """List the conversations that have published something."""
-    _tool("memory_sessions", {"cursor": cursor}, scope=scope, directory=directory, as_json=as_json)
+    args = {"archived": archived or None, "cursor": cursor}
+    _tool("memory_sessions", args, scope=scope, directory=directory, as_json=as_json)
 
 
 @click.command()
@@ -131,6 +140,64 @@ def export(*, folder: str, scope: str | None, directory: str | None, as_json: bo
             f"{found.publications} turns with {found.records} originals in {found.files} files: "
             f"begin with {found.folder}/README.md"
         )
+
+
+@click.command()
+@click.argument("session")
+@scope_option
+@directory_option
+@json_option
+def isolate(*, session: str, scope: str | None, directory: str | None, as_json: bool) -> None:
+    """Keep a session to itself: it neither publishes nor reads, and what it shared is withdrawn.
+
+    SESSION is s12, or the host's id. What it has published is out of every read at once; from its
+    next turn on it reads only its own history.
+    """
+    _share(session, "isolated", scope=scope, directory=directory, as_json=as_json)
+
+
+@click.command()
+@click.argument("session")
+@click.option("--profile", default=None, help="With this profile; else with its project.")
+@click.option("--configured", is_flag=True, help="Forget the choice: as config.toml says.")
+@scope_option
+@directory_option
+@json_option
+def share(
+    *,
+    session: str,
+    profile: str | None,
+    configured: bool,
+    scope: str | None,
+    directory: str | None,
+    as_json: bool,
+) -> None:
+    """Have a session share from its next turn on; what was withdrawn stays withdrawn.
+
+    SESSION is s12, or the host's id.
+    """
+    if profile and configured:
+        raise click.UsageError("--profile and --configured exclude each other")
+    sharing = None if configured else profile or "project"
+    _share(session, sharing, scope=scope, directory=directory, as_json=as_json)
+
+
+def _share(
+    session: str, sharing: str | None, *, scope: str | None, directory: str | None, as_json: bool
+) -> None:
+    request = ShareRequest(
+        session=session,
+        sharing=sharing,
+        scope=scope,
+        directory=None if scope else directory or str(Path.cwd()),
+    )
+    found: ShareResponse = call("/v1/share", request, ShareResponse)
+    if as_json:
+        emit(found)
+        return
+    click.echo(f"From its next turn on {found.session} is in {found.next_scope}.")
+    if found.withdrawn:
+        click.echo(f"{found.withdrawn} turns that it had published are withdrawn.")
 
 
 @click.command()

@@ -8,7 +8,7 @@ from optchat import config
 from optchat.cli.options import json_option
 from optchat.cli.output import emit, table
 from optchat.errors import CoordinatorError, Unreachable
-from optchat.wire import PROTOCOL, Health, StatusResponse
+from optchat.wire import PROTOCOL, Health, SessionCounts, StatusResponse
 
 STOP_TIMEOUT_S = 20.0
 
@@ -120,12 +120,12 @@ def status(*, as_json: bool) -> None:
     click.echo(f"{found.records} records; summaries: {jobs or 'none'} ({found.summariser})")
     for scope in found.scopes:
         rows = [
-            (s.ref, s.title, str(s.turns), str(s.records), str(s.published), s.disabled or "")
+            (s.ref, s.title, str(s.turns), str(s.records), str(s.published), _note(s))
             for s in scope.sessions
         ]
         table(
             f"{scope.name} ({scope.scope}): {scope.publications} publications",
-            ("session", "title", "turns", "records", "published", "memory off because"),
+            ("session", "title", "turns", "records", "published", "note"),
             rows,
         )
     for notice in found.notices:
@@ -169,3 +169,12 @@ def doctor(context: click.Context, *, full: bool, repair: bool, as_json: bool) -
         if not found.faults:
             click.echo("Nothing is wrong.")
     context.exit(1 if found.faults else 0)
+
+
+def _note(session: SessionCounts) -> str:
+    notes = [
+        "archived" if session.archived else "",
+        f"shares as chosen: {session.sharing}" if session.sharing else "",
+        f"memory off because {session.disabled}" if session.disabled else "",
+    ]
+    return "; ".join(note for note in notes if note)

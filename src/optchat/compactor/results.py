@@ -20,8 +20,8 @@ from optchat.engine.nodes import (
     commit,
     digest,
     is_retired,
+    label_of,
     parent_node,
-    publication_label,
     record_label,
 )
 from optchat.engine.publish import TurnSource, advance_shared_view, publish, turn_source
@@ -173,7 +173,7 @@ def commit_turn(tx: Tx, deps: Deps, job: Job, source: TurnSource, made: Made) ->
             span=leaf,
             revision=revision(job),
             kind=made.kind,
-            label=publication_label(published, source.session.number),
+            label=label_of(tx, published),
             text=made.text,
             input_hash=source.input_hash,
             model=made.model,

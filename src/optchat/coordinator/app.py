@@ -35,6 +35,8 @@ def make_app(service: Service, *, stop: Callable[[], None]) -> Starlette:
         "/v1/tool": service.tool,
         "/v1/status": service.status,
         "/v1/export": service.export,
+        "/v1/follow": service.follow,
+        "/v1/share": service.share,
         "/v1/resync": service.resync,
         "/v1/forget": service.forget,
         "/v1/forgotten": service.forgotten,

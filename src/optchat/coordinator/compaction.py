@@ -86,7 +86,10 @@ class Compaction:
             return None  # nothing of it has been sealed, so that there is nothing to summarise
         rules = self.deps.config.sharing.rules()
         return scope_of(
-            rules, session_id=SessionId(""), project=project, directory=request.directory
+            rules,
+            session_id=SessionId(""),
+            project_id=project.project_id,
+            directory=request.directory,
         )
 
     def work_done(self, done: WorkDone) -> WorkDoneResponse:

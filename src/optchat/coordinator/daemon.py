@@ -93,6 +93,7 @@ def _serve(paths: Paths, deps: Deps, store: Store, epoch: int) -> None:
     service.on_work = workers.wake
     service.on_activity = workers.active
     service.compaction = Compaction(store, deps, workers.model, workers.desk)
+    service.start()
     listener = bind(paths.socket)
     ours = identity_of(paths.socket)
     try:

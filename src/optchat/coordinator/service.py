@@ -7,10 +7,11 @@ decide. Model calls are not made here.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,10 +26,10 @@ from optchat.core.budget import calibrate, tokens, usable_tokens
 from optchat.core.records import Session
 from optchat.core.scopes import Scope, scope_of
 from optchat.core.snapshots import Visibility, pinned
-from optchat.engine import assemble, export, native, prune, subagent, sync
+from optchat.engine import assemble, export, native, prune, scopes, subagent, sync
 from optchat.engine.answers import Answer
 from optchat.engine.deps import Deps
-from optchat.engine.sessions import own_lineage
+from optchat.engine.sessions import follow, own_lineage, scope_for, session_of
 from optchat.engine.sizes import sizes_of, window
 from optchat.engine.visible import Reader
 from optchat.errors import (
@@ -52,6 +53,8 @@ from optchat.wire import (
     DoctorResponse,
     ExportRequest,
     ExportResponse,
+    FollowRequest,
+    FollowResponse,
     ForgetRequest,
     ForgetResponse,
     ForgottenRequest,
@@ -67,6 +70,8 @@ from optchat.wire import (
     ResyncRequest,
     ScopeStatus,
     SessionCounts,
+    ShareRequest,
+    ShareResponse,
     SpendRequest,
     SpendResponse,
     StatusResponse,
@@ -127,7 +132,12 @@ class Service:
             epoch=self.epoch,
             pid=os.getpid(),
             home=str(self.home),
+            subagents=self.deps.config.sharing.subagents,
         )
+
+    def start(self) -> None:
+        """Hold to the rules as they are by now, before anybody reads (§12)."""
+        self.store.write(lambda tx: scopes.revoke_isolated(tx, self.deps))
 
     def sync(self, request: SyncRequest) -> SyncResponse:
         """Bring a session up to its host, and wake the workers."""
@@ -253,7 +263,7 @@ class Service:
                     hint="ask again in the next turn",
                 )
             turn = tx.records.last_pinned(session.session_id, session.generation)
-            if turn is None or turn.pin is None:
+            if turn is None or turn.pin is None or turn.pin.scope_id != session.scope_id:
                 raise SnapshotExpired(
                     "this turn has no memory snapshot; nothing was read.",
                     hint="the next request of this conversation takes one",
@@ -277,7 +287,9 @@ class Service:
             if where == p.directory or where.startswith(p.directory.rstrip("/") + "/")
         ]
         for project in sorted(inside, key=lambda p: -len(p.directory)):
-            scope_id = scope_of(rules, session_id=SessionId(""), project=project, directory=where)
+            scope_id = scope_of(
+                rules, session_id=SessionId(""), project_id=project.project_id, directory=where
+            )
             found = tx.sessions.scope(scope_id)
             if found is not None:
                 return found
@@ -291,7 +303,7 @@ class Service:
         return self.store.read(self._status)
 
     def _status(self, tx: Tx) -> StatusResponse:
-        scopes: list[ScopeStatus] = []
+        rows_of: list[ScopeStatus] = []
         notices = self._waiting()
         for scope in tx.sessions.scopes():
             visibility = newest(tx, scope)
@@ -306,7 +318,7 @@ class Service:
                         f"memory is off for s{session.number} ({session.title}): "
                         f"{session.disabled}. To enable it: optchat resync {session.host_session}"
                     )
-            scopes.append(
+            rows_of.append(
                 ScopeStatus(
                     scope=scope.scope_id,
                     name=scope.name,
@@ -324,7 +336,7 @@ class Service:
             records=tx.records.count(),
             jobs={s.value: tx.jobs.counts().get(s, 0) for s in JobState},
             failed_jobs=[job.target for job in failed],
-            scopes=scopes,
+            scopes=rows_of,
             summariser=self.deps.config.compactor.model,
             notices=notices,
         )
@@ -395,8 +407,54 @@ class Service:
 
     def tidy(self) -> int:
         """Prune what nothing shows any more, a scope a transaction; how many rows went."""
-        scopes = self.store.read(lambda tx: tx.sessions.scopes())
-        return sum(self.store.write(lambda tx, s=scope: prune.prune(tx, s)) for scope in scopes)
+        found = self.store.read(lambda tx: tx.sessions.scopes())
+        return sum(self.store.write(lambda tx, s=scope: prune.prune(tx, s)) for scope in found)
+
+    def follow(self, request: FollowRequest) -> FollowResponse:
+        """Take over a session's title and archive state, if it is known; writes only a change."""
+        info = request.session
+
+        def work(tx: Tx) -> FollowResponse:
+            known = tx.sessions.session_of_host(info.host, info.id)
+            if known is not None:
+                follow(tx, known, info)
+            return FollowResponse(known=known is not None)
+
+        return self.store.write(work)
+
+    def share(self, request: ShareRequest) -> ShareResponse:
+        """Decide who shares with a session; see ``engine.scopes.choose``."""
+
+        def work(tx: Tx) -> ShareResponse:
+            session = self._named(tx, request)
+            withdrawn = scopes.choose(tx, self.deps, session, request.sharing)
+            decided = replace(session, sharing=request.sharing)
+            return ShareResponse(
+                session=f"s{session.number}",
+                host_session=session.host_session,
+                scope=session.scope_id,
+                next_scope=scope_for(tx, self.deps, decided),
+                withdrawn=withdrawn,
+            )
+
+        response = self.store.write(work)
+        self.on_work()
+        return response
+
+    def _named(self, tx: Tx, request: ShareRequest) -> Session:
+        """A session by the host's id, or as s12 of the scope that is in question."""
+        numbered = re.fullmatch(r"s(\d{1,9})", request.session, re.ASCII)
+        if numbered is None:
+            return session_of(tx, request.session)
+        scope = self._chosen_scope(tx, request.scope, request.directory)
+        found = tx.sessions.session_numbered(scope.scope_id, int(numbered[1]))
+        session = tx.sessions.session(found.session_id) if found is not None else None
+        if session is None:
+            raise NotFound(
+                f"there is no session {request.session} in {scope.name}; nothing was changed.",
+                hint="optchat status",
+            )
+        return session
 
     def forget(self, request: ForgetRequest) -> ForgetResponse:
         """Remove what was remembered; see ``coordinator.forgetting``."""
@@ -441,6 +499,8 @@ def _counts(tx: Tx, session: Session, published: int) -> SessionCounts:
         records=generation.length if generation is not None else 0,
         published=published,
         disabled=session.disabled,
+        archived=session.archived,
+        sharing=session.sharing,
     )
 
 

@@ -31,6 +31,7 @@ class _Date(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Sessions(msgspec.Struct, forbid_unknown_fields=True):
+    archived: bool = False
     cursor: str | None = None
 
 
@@ -60,7 +61,8 @@ def call_tool(reader: Reader, tool: str, args: Any) -> Answer:
             case "memory_date":
                 return retrieve.date(reader, ref=msgspec.convert(args, _Date).ref)
             case _:
-                return retrieve.sessions(reader, cursor=msgspec.convert(args, _Sessions).cursor)
+                listed = msgspec.convert(args, _Sessions)
+                return retrieve.sessions(reader, archived=listed.archived, cursor=listed.cursor)
     except msgspec.ValidationError as error:
         raise BadInput(
             f"{tool} was called with wrong arguments: {error}; nothing was read.",

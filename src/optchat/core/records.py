@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from optchat.core.scopes import is_isolated
 from optchat.core.tree import SessionTree
-from optchat.refs import BlobHash, FoldId, ProjectId, ScopeId, SessionId, Span, TurnId
+from optchat.refs import BlobHash, Csn, FoldId, ProjectId, ScopeId, SessionId, Span, TurnId
 
 
 class RecordKind(StrEnum):
@@ -141,7 +142,12 @@ def extend(base: Lineage | None, generation: Generation) -> Lineage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """One conversation of a host, known by an opaque id; ``number`` names it inside its scope."""
+    """One conversation of a host, known by an opaque id; ``number`` names it inside its scope.
+
+    ``sharing`` is what a person chose for it against the configured rules: "isolated", "project" or
+    a profile's name. ``archive_changes`` are the commits at which it was archived, shown again, and
+    so on, so that a snapshot keeps what it saw.
+    """
 
     session_id: SessionId
     host: str
@@ -155,11 +161,23 @@ class Session:
     created_ms: int
     updated_ms: int
     parent_host_session: str | None = None
-    archived: bool = False
-    isolated: bool = False
+    archive_changes: tuple[Csn, ...] = ()
+    sharing: str | None = None
     observed_ms: int = 0  # when the host's history that is sealed here was read
     disabled: str | None = None  # why memory is off until a resync, shown to the person
     host_store: str = ""  # where the host keeps it, by the adapter's name for the place
+
+    @property
+    def isolated(self) -> bool:
+        return is_isolated(self.scope_id)
+
+    @property
+    def archived(self) -> bool:
+        return len(self.archive_changes) % 2 == 1
+
+    def archived_at(self, csn: Csn) -> bool:
+        """Whether it was archived at a commit."""
+        return sum(change <= csn for change in self.archive_changes) % 2 == 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,10 +201,10 @@ class HostMessage:
 class Turn:
     """A user's request with everything that followed it, up to the host's terminal state (§5).
 
-    ``key`` is the host's id of the message that opened it. ``end_seq_exclusive`` and ``outcome``
-    are None while it is open. The pinned snapshot, the news text and the checkpoints stand with the
-    turn, so that every continuation, and every later turn that still shows this one, repeats the
-    same bytes.
+    ``key`` is the host's id of the message that opened it. ``scope_id`` is where it is published,
+    fixed when it opened; None is nowhere (§11). ``end_seq_exclusive`` and ``outcome`` are None
+    while it is open. The pinned snapshot, the news text and the checkpoints stand with the turn, so
+    that every continuation, and every later turn that still shows this one, repeats the same bytes.
     """
 
     turn_id: TurnId
@@ -195,6 +213,7 @@ class Turn:
     key: str
     start_seq: int
     opened_ms: int
+    scope_id: ScopeId | None = None
     end_seq_exclusive: int | None = None
     outcome: Outcome | None = None
     closed_ms: int | None = None

@@ -66,9 +66,18 @@ class SharingRules:
 
 
 def scope_of(
-    rules: SharingRules, *, session_id: SessionId, project: Project, directory: str
+    rules: SharingRules,
+    *,
+    session_id: SessionId,
+    project_id: ProjectId,
+    directory: str,
+    chosen: str | None = None,
 ) -> ScopeId:
-    """The one scope of a session, by configuration and where it runs."""
+    """The one scope of a session, by configuration and where it runs.
+
+    ``chosen`` is what a person decided for this session alone, in the words of ``default``; it goes
+    before every rule.
+    """
     candidates = [
         (len(path), isolated_scope(session_id))
         for path in rules.isolated
@@ -78,13 +87,15 @@ def scope_of(
         candidates += [
             (len(path), profile_scope(name)) for path in members if _within(directory, path)
         ]
-    if candidates:
+    if candidates and chosen is None:
         return max(candidates, key=lambda c: c[0])[1]
-    if rules.default == "isolated":
-        return isolated_scope(session_id)
-    if rules.default == "project":
-        return project_scope(project.project_id)
-    return profile_scope(rules.default)
+    match chosen or rules.default:
+        case "isolated":
+            return isolated_scope(session_id)
+        case "project":
+            return project_scope(project_id)
+        case profile:
+            return profile_scope(profile)
 
 
 def _within(directory: str, path: str) -> bool:

@@ -98,6 +98,7 @@ def _move_turns(
                 turn,
                 session_id=to.session_id,
                 generation=to.generation,
+                scope_id=None,
                 end_seq_exclusive=end,
                 outcome=turn.outcome or Outcome.INTERRUPTED,
                 closed_ms=turn.closed_ms or turn.opened_ms,

@@ -18,6 +18,7 @@ from optchat.engine.fold import Folder
 from optchat.engine.news import news_lines, news_text
 from optchat.engine.nodes import Forest, hurry_session
 from optchat.engine.room import Room, check_live
+from optchat.engine.scopes import published_in
 from optchat.engine.sessions import own_lineage, require_scope
 from optchat.engine.sizes import message_tokens, native, overhead_tokens, window_of
 from optchat.engine.sync import open_turn
@@ -83,6 +84,7 @@ def find(tx: Tx, deps: Deps, request: AssembleRequest) -> tuple[Session, Turn] |
             key=request.shape[-1].id,
             start_seq=own_lineage(tx, session).length,
             opened_ms=deps.clock.now_ms(),
+            scope_id=published_in(tx, deps, session),
         )
     if turn is None:
         return native("this request belongs to no turn that optchat has seen; sent as it is.")

@@ -248,13 +248,12 @@ def _check_cover(tx: Tx, found: Found, publication: Publication) -> None:
 def _check_turns(tx: Tx, found: Found, session: Session) -> None:
     """Every closed turn of the history as it is now is published, or a job is to do it (§9).
 
-    A turn that was copied along in a fork is not this session's work, and is not published.
+    A turn that was copied along in a fork is not this session's work, and is not published; neither
+    is one of no scope.
     """
-    if session.isolated:
-        return
     for turn in tx.records.turns(session.session_id):
         end = turn.end_seq_exclusive
-        if end is None or (turn.closed_ms or 0) < session.created_ms:
+        if turn.scope_id is None or end is None or (turn.closed_ms or 0) < session.created_ms:
             continue
         if (
             tx.publications.of_turn(turn.turn_id) is None

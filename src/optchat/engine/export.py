@@ -10,7 +10,7 @@ from optchat.core.publications import Publication
 from optchat.core.records import Record
 from optchat.core.scopes import Scope
 from optchat.core.tree import cover
-from optchat.engine.nodes import Forest, publication_label, record_label
+from optchat.engine.nodes import Forest, label_of, record_label
 from optchat.engine.retrieve import iso
 from optchat.engine.visible import Reader
 from optchat.errors import BadInput, IntegrityError
@@ -104,12 +104,12 @@ def _branch(forest: Forest, span: Span, depth: int) -> list[str]:
 
 
 def _publication(reader: Reader, forest: Forest, publication: Publication) -> tuple[str, int]:
-    session = reader.tx.sessions.session(publication.session_id)
+    session = reader.tx.sessions.session_in(publication.scope_id, publication.session_id)
     leaf = forest.node(Span(publication.seq, 1))
     if session is None or leaf is None:
         raise IntegrityError(f"the session or leaf of pub:{publication.seq} is missing.")
     lines = [
-        f"# pub:{publication.seq} — {_md(publication_label(publication, session.number))}",
+        f"# pub:{publication.seq} — {_md(label_of(reader.tx, publication))}",
         "",
         _md(leaf.text),
         "",

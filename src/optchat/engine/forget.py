@@ -243,11 +243,9 @@ def _cut_turns(
 
 def _publish_again(tx: Tx, deps: Deps, turn: Turn) -> None:
     """Under a new number, without what the line may not tell any more."""
-    session = tx.sessions.session(turn.session_id)
-    if session is not None:
-        history = lineage(tx, SessionTree(turn.session_id, turn.generation))
-        tx.jobs.remove(JobKind.TURN, turn.turn_id)
-        schedule_publication(tx, deps, session, turn, history=history)
+    history = lineage(tx, SessionTree(turn.session_id, turn.generation))
+    tx.jobs.remove(JobKind.TURN, turn.turn_id)
+    schedule_publication(tx, deps, turn, history=history)
 
 
 def _own_start(tx: Tx, tree: SessionTree) -> int:

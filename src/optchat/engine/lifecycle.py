@@ -8,6 +8,7 @@ from itertools import takewhile
 
 from optchat.core.publications import Publication
 from optchat.core.records import Generation, HostMessage, Session, Turn
+from optchat.core.scopes import is_isolated
 from optchat.core.tree import Node, NodeKind, ScopeTree, SessionTree, Tree, ancestors
 from optchat.core.views import View, clip, replaced
 from optchat.engine.deps import Deps
@@ -20,7 +21,7 @@ from optchat.engine.nodes import (
     enqueue_node,
     node_target,
 )
-from optchat.engine.sessions import lineage, own_lineage, require_scope
+from optchat.engine.sessions import lineage, own_lineage, require_scope, scope_for
 from optchat.engine.tombstones import NO_DIGEST, message_key
 from optchat.errors import IntegrityError
 from optchat.refs import Csn, ScopeId, Span, TurnId
@@ -53,33 +54,39 @@ def branch(
     tx.sessions.put_session(moved)
     tx.records.truncate_messages(session.session_id, position)
     superseded = [t for t in tx.records.turns(session.session_id) if not is_current(tx, moved, t)]
-    published = [tx.publications.of_turn(t.turn_id) for t in superseded]
-    retire(tx, deps, session.scope_id, [p for p in published if p is not None])
+    found = (tx.publications.of_turn(t.turn_id) for t in superseded)
+    published = [p for p in found if p is not None]
+    for scope_id in sorted({p.scope_id for p in published}):
+        retire(tx, deps, scope_id, [p for p in published if p.scope_id == scope_id])
     _reopen(tx, deps, moved, stored[:position], superseded, kept)
     return moved
 
 
-def fork(tx: Tx, deps: Deps, child: Session, request: SyncRequest) -> None:
+def fork(tx: Tx, deps: Deps, child: Session, request: SyncRequest) -> Session:
     """Let a session that is new here begin with what it has in common with its origin (§12).
 
     The first messages whose content is the origin's, in order, become its inherited prefix: no
     record, node or summary of them is made again, and none of their turns is published again. What
-    the origin does later is foreign to it. Without a known origin, or once the session holds
-    something, this does nothing. A number of statements that does not grow with the prefix.
+    the origin does later is foreign to it. What a person chose about sharing the origin holds for
+    the fork, which has its words. Without a known origin, or once the session holds something, this
+    does nothing. A number of statements that does not grow with the prefix.
     """
     origin_id = request.session.fork_of
     if origin_id is None or child.generation:
-        return
+        return child
     if own_lineage(tx, child).length or tx.records.messages(child.session_id):
-        return
+        return child
     origin = tx.sessions.session_of_host(child.host, origin_id)
     if origin is None or origin.disabled is not None or origin.session_id == child.session_id:
-        return
+        return child
     stored = tx.records.messages(origin.session_id)
     pairs = zip(stored, request.messages, strict=False)
     common = list(takewhile(lambda pair: _is_copy(request.session, *pair), pairs))
     if not common:
-        return
+        return child
+    if origin.sharing is not None:
+        child = replace(child, sharing=origin.sharing)
+        tx.sessions.put_session(child)
     kept = common[-1][0].end_seq_exclusive
     base = SessionTree(origin.session_id, origin.generation)
     tx.sessions.put_generation(
@@ -102,6 +109,7 @@ def fork(tx: Tx, deps: Deps, child: Session, request: SyncRequest) -> None:
         if ours.digest == NO_DIGEST:  # forgotten in the origin: the host's copy stays so as well
             tx.removals.bury(message_key(child.host, child.host_session, theirs.id))
     _inherit_view(tx, child, base, kept)
+    return child
 
 
 def _is_copy(info: SessionInfo, ours: HostMessage, theirs: MessageInfo) -> bool:
@@ -135,6 +143,7 @@ def _copied_turns(
             start_seq=turn.start_seq,
             opened_ms=turn.opened_ms,
             end_seq_exclusive=turn.end_seq_exclusive if whole else None,
+            scope_id=None if whole or is_isolated(scope_for(tx, deps, child)) else child.scope_id,
             outcome=turn.outcome if whole else None,
             closed_ms=turn.closed_ms if whole else None,
         )
@@ -186,6 +195,7 @@ def _reopen(
         key=cut.key,
         start_seq=cut.start_seq,
         opened_ms=cut.opened_ms,
+        scope_id=cut.scope_id,
     )
     tx.records.put_turn(turn)
     for message in kept_messages:

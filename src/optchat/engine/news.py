@@ -28,7 +28,7 @@ def news_lines(tx: Tx, session: Session, pin: Pin, start: int) -> list[str]:
         if publication is None or not publication.seen_at(Csn(pin.csn)):
             lines.append(context.line(ref, RETIRED_LABEL, RETIRED_TEXT))
         elif publication.session_id == session.session_id:
-            label = publication_label(publication, session.number)
+            label = publication_label(publication, f"s{session.number}")
             first = Span(publication.start_seq, 1)
             own = SessionRef(session.number, publication.generation, first)
             lines.append(context.line(ref, label, f"this conversation, from {own} on"))

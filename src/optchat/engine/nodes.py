@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from optchat.core import context
 from optchat.core.budget import text_tokens
 from optchat.core.publications import Publication
-from optchat.core.records import Lineage, Record, RecordKind
+from optchat.core.records import Lineage, Record, RecordKind, Session
 from optchat.core.tree import Node, NodeKind, ScopeTree, SessionTree, Tree
 from optchat.core.views import Entry
 from optchat.engine.deps import Deps
@@ -318,10 +318,27 @@ def children_hash(children: tuple[Node, Node]) -> str:
     return digest(*(part for c in children for part in (c.input_hash, c.label, c.text)))
 
 
-def publication_label(publication: Publication, number: int) -> str:
+def label_of(tx: Tx, publication: Publication) -> str:
+    """The label of a publication, from what its scope knows of the session and its parent."""
+    session = tx.sessions.session_in(publication.scope_id, publication.session_id)
+    if session is None:
+        raise IntegrityError(f"the session of pub:{publication.seq} is missing.")
+    return publication_label(publication, session_name(tx, session))
+
+
+def session_name(tx: Tx, session: Session) -> str:
+    """How a scope names a session: s13, and for a subagent's whose it is."""
+    if session.parent_host_session is None:
+        return f"s{session.number}"
+    parent = tx.sessions.session_of_host(session.host, session.parent_host_session)
+    known = tx.sessions.session_in(session.scope_id, parent.session_id) if parent else None
+    return f"s{session.number} subagent of {f's{known.number}' if known else 'another'}"
+
+
+def publication_label(publication: Publication, name: str) -> str:
     """The structured part of a publication's line: whose turn, how it ended, when."""
     when = context.utc_minute(publication.completed_ms)
-    return f"s{number} {publication.outcome.value} {when}"
+    return f"{name} {publication.outcome.value} {when}"
 
 
 def _range_label(tx: Tx, scope_id: ScopeId, span: Span) -> str:

@@ -20,7 +20,7 @@ from optchat.engine.nodes import (
     Forest,
     complete_parents,
     digest,
-    publication_label,
+    label_of,
 )
 from optchat.engine.sessions import lineage as lineage_of
 from optchat.engine.sessions import require_scope
@@ -57,7 +57,6 @@ def source_cover(history: Lineage, turn: Turn) -> tuple[CoverPart, ...]:
 def schedule_publication(
     tx: Tx,
     deps: Deps,
-    session: Session,
     turn: Turn,
     *,
     history: Lineage,
@@ -65,11 +64,11 @@ def schedule_publication(
 ) -> None:
     """Enqueue the publication of a closed turn; it waits for the nodes of its source cover.
 
-    An isolated session's turns are not published, for nobody may read them (§11); neither is a turn
+    A turn of no scope is not published, for nobody else may read it (§11); neither is a turn
     without records of its own.
     """
     parts = source_cover(history, turn)
-    if session.isolated or not parts:
+    if turn.scope_id is None or not parts:
         return
     owned = [(part.tree, part.span) for part in parts]
     waits = [(tree, span) for tree, span in owned if tx.trees.node(tree, span) is None]
@@ -77,8 +76,8 @@ def schedule_publication(
         job_id=deps.ids.new_id(),
         kind=JobKind.TURN,
         target=turn.turn_id,
-        session_id=session.session_id,
-        scope_id=session.scope_id,
+        session_id=turn.session_id,
+        scope_id=turn.scope_id,
         input_hash=f"r{revision}",
         state=JobState.READY,
     )
@@ -158,14 +157,19 @@ def publish(
     """Make the publication, its leaf and the next view revision visible, in this transaction.
 
     Returns None, changing nothing, when the turn is published already (a replay), or was superseded
-    while its summary was made.
+    or taken back while its summary was made.
     """
-    turn, session = source.turn, source.session
-    if tx.publications.of_turn(turn.turn_id) is not None or not is_current(tx, session, turn):
+    session, turn = source.session, tx.records.turn(source.turn.turn_id)
+    if (
+        turn is None
+        or turn.scope_id is None
+        or tx.publications.of_turn(turn.turn_id) is not None
+        or not is_current(tx, session, turn)
+    ):
         return None
     assert turn.outcome is not None
     assert turn.end_seq_exclusive is not None
-    scope = require_scope(tx, session.scope_id)
+    scope = require_scope(tx, turn.scope_id)
     csn = tx.meta.next_csn()
     publication = Publication(
         scope_id=scope.scope_id,
@@ -191,7 +195,7 @@ def publish(
         span=Span(publication.seq, 1),
         revision=1,
         kind=NodeKind.VERBATIM if model == VERBATIM else kind,
-        label=publication_label(publication, session.number),
+        label=label_of(tx, publication),
         text=text,
         input_hash=source.input_hash,
         model=model,

@@ -79,13 +79,13 @@ def _make_again(
 
 def _publish_again(tx: Tx, deps: Deps, turn_id: TurnId, session_id: SessionId) -> None:
     """Queue a turn's summary once more; the compactor publishes it or gives its leaf back."""
-    turn, session = tx.records.turn(turn_id), tx.sessions.session(session_id)
-    if turn is None or session is None or turn.end_seq_exclusive is None:
+    turn = tx.records.turn(turn_id)
+    if turn is None or turn.end_seq_exclusive is None:
         return  # there is nothing left to make it from; the check goes on naming it
     before = tx.jobs.of_target(JobKind.TURN, turn_id)
     asked = int(before.input_hash.removeprefix("r")) if before is not None else 0
     history = lineage(tx, SessionTree(session_id, turn.generation))
-    schedule_publication(tx, deps, session, turn, history=history, revision=asked + 1)
+    schedule_publication(tx, deps, turn, history=history, revision=asked + 1)
 
 
 def _mend_view(tx: Tx, deps: Deps, forest: Forest) -> None:

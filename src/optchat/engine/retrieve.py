@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from optchat.core.context import escape
-from optchat.core.records import Record
+from optchat.core.records import Record, Session
 from optchat.core.tree import Node
 from optchat.engine.answers import Answer, Cursor, decode_cursor, encode_cursor, quoted
-from optchat.engine.nodes import Forest, publication_label, record_label
-from optchat.engine.visible import Reader, not_found
+from optchat.engine.nodes import Forest, label_of, record_label, session_name
+from optchat.engine.visible import Reader, missing
 from optchat.errors import IntegrityError
 from optchat.limits import (
     SESSIONS_PAGE_ROWS,
@@ -96,14 +96,14 @@ def _publication(reader: Reader, ref: PublicationRef) -> Answer:
     publication = reader.publication(ref)
     forest = reader.shared()
     leaf = forest.node(ref.span)
-    session = reader.tx.sessions.session(publication.session_id)
+    session = reader.tx.sessions.session_in(publication.scope_id, publication.session_id)
     if leaf is None or session is None:
         raise IntegrityError(f"the leaf or the session of {ref} is missing.")
     answer = _answer(reader, f"{ref}")
-    last = publication.end_seq_exclusive - 1
+    last, name = publication.end_seq_exclusive - 1, session_name(reader.tx, session)
     answer.lines += [
         forest.line(leaf).rstrip("\n"),
-        f"turn of s{session.number} ({escape(publication.title)}), {publication.outcome.value}",
+        f"turn of {name} ({escape(publication.title)}), {publication.outcome.value}",
         f"opened {iso(publication.opened_ms)}, ended {iso(publication.completed_ms)}",
         f"published {iso(publication.published_ms)}",
         f"source: records {publication.start_seq}..{last}, covered by:",
@@ -231,7 +231,7 @@ def date(reader: Reader, *, ref: str) -> Answer:
             if p.seen_at(reader.visibility.csn)
         ]
         if not found:
-            raise not_found(parsed)
+            raise missing(reader, parsed)
         answer.data = {
             "ref": str(parsed),
             "opened": iso(min(p.opened_ms for p in found)),
@@ -256,13 +256,18 @@ def date(reader: Reader, *, ref: str) -> Answer:
     return answer
 
 
-def sessions(reader: Reader, *, cursor: str | None = None) -> Answer:
-    """The conversations with something visible, newest activity first, a page at a time."""
+def sessions(reader: Reader, *, archived: bool = False, cursor: str | None = None) -> Answer:
+    """The conversations with something visible, newest activity first, a page at a time.
+
+    A subagent's stands below its parent's. Those that the host has archived are left out unless
+    asked for; what they published is as visible as before.
+    """
     reader.check_epoch()
-    rows = reader.tx.publications.visible_sessions(reader.visibility)
+    rows = _families(reader, archived=archived)
     start = 0
+    question = "archived" if archived else ""
     if cursor:
-        start = decode_cursor(cursor, kind="sessions", of="", visibility=reader.visibility)
+        start = decode_cursor(cursor, kind="sessions", of=question, visibility=reader.visibility)
     page = rows[start : start + SESSIONS_PAGE_ROWS]
     answer = _answer(reader, "conversations")
     answer.data = {"total": len(rows), "sessions": []}
@@ -273,32 +278,55 @@ def sessions(reader: Reader, *, cursor: str | None = None) -> Answer:
             0
         ]
         own = session.session_id == reader.visibility.session_id
+        hidden = session.archived_at(reader.visibility.csn)
+        name = session_name(reader.tx, session)
         ref = str(PublicationRef(Span(newest.seq, 1)))
         answer.refs.append(ref)
         answer.lines.append(
-            f"s{session.number}{' (this conversation)' if own else ''} "
+            f"{name}{' (this conversation)' if own else ''}{' (archived)' if hidden else ''} "
             f"{escape(newest.title) or '(no title)'}: {count} turns, {iso(first_ms)} to "
             f"{iso(last_ms)}, newest {ref}"
         )
         answer.data["sessions"].append(
             {
                 "session": f"s{session.number}",
+                "name": name,
                 "own": own,
+                "archived": hidden,
                 "title": newest.title,
                 "turns": count,
                 "first": iso(first_ms),
                 "last": iso(last_ms),
                 "newest": ref,
-                "newest_label": publication_label(newest, session.number),
+                "newest_label": label_of(reader.tx, newest),
             }
         )
     if start + SESSIONS_PAGE_ROWS < len(rows):
         answer.cursor = encode_cursor(
             Cursor(
                 kind="sessions",
-                of="",
+                of=question,
                 at=start + SESSIONS_PAGE_ROWS,
                 snapshot=reader.visibility.served,
             )
         )
     return answer
+
+
+def _families(reader: Reader, *, archived: bool) -> list[tuple[Session, int, int, int]]:
+    """The visible sessions, each with its subagents' below it, which are hidden when it is."""
+    rows = reader.tx.publications.visible_sessions(reader.visibility)
+    listed = {(session.host, session.host_session) for session, *_ in rows}
+    tops: list[tuple[Session, int, int, int]] = []
+    below: dict[tuple[str, str | None], list[tuple[Session, int, int, int]]] = {}
+    for row in rows:
+        parent = (row[0].host, row[0].parent_host_session)
+        (below.setdefault(parent, []) if parent in listed else tops).append(row)
+    found: list[tuple[Session, int, int, int]] = []
+    pending = tops[::-1]
+    while pending:
+        row = pending.pop()
+        if archived or not row[0].archived_at(reader.visibility.csn):
+            found.append(row)
+            pending += reversed(below.get((row[0].host, row[0].host_session), []))
+    return found

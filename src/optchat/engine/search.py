@@ -180,7 +180,7 @@ def _add_hit(reader: Reader, answer: Answer, hit: SearchHit | NodeHit) -> None:
         _add_summary(reader, answer, hit)
         return
     record = reader.tx.records.record(hit.tree, hit.seq)
-    session = reader.tx.sessions.session(hit.tree.session_id)
+    session = reader.tx.sessions.session_in(reader.visibility.scope_id, hit.tree.session_id)
     if record is None or session is None:
         return
     ref = str(SessionRef(session.number, hit.tree.generation, Span(hit.seq, 1)))
@@ -204,7 +204,8 @@ def _add_summary(reader: Reader, answer: Answer, hit: NodeHit) -> None:
     node = hit.node
     ref = str(PublicationRef(node.span))
     if isinstance(node.tree, SessionTree):
-        session = reader.tx.sessions.session(node.tree.session_id)
+        scope_id = reader.visibility.scope_id
+        session = reader.tx.sessions.session_in(scope_id, node.tree.session_id)
         if session is None:
             return
         ref = str(SessionRef(session.number, node.tree.generation, node.span))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from optchat.core.records import Generation, Lineage, Session, extend
-from optchat.core.scopes import Project, Scope, is_isolated, scope_of
+from optchat.core.scopes import Project, Scope, isolated_scope, scope_of
 from optchat.core.tree import SessionTree
 from optchat.engine.deps import Deps
-from optchat.errors import IntegrityError
+from optchat.errors import IntegrityError, NotFound
 from optchat.refs import ProjectId, ScopeId, SessionId
 from optchat.storage.ports import Tx
 from optchat.wire import SessionInfo
@@ -21,29 +21,15 @@ def ensure_session(tx: Tx, deps: Deps, info: SessionInfo) -> Session:
     """
     known = tx.sessions.session_of_host(info.host, info.id)
     if known is not None:
-        current = replace(
-            known,
-            title=info.title or known.title,
-            directory=info.directory,
-            archived=info.archived,
-            updated_ms=max(known.updated_ms, info.updated_ms),
-            host_store=info.store or known.host_store,
-        )
-        if current != known:
-            tx.sessions.put_session(current)
-        return current
+        return follow(tx, known, info)
     project = _ensure_project(tx, deps, info)
     session_id = SessionId(deps.ids.new_id())
-    rules = deps.config.sharing.rules()
-    scope_id = scope_of(rules, session_id=session_id, project=project, directory=info.directory)
-    scope = _ensure_scope(tx, scope_id, project)
-    tx.sessions.put_scope(replace(scope, sessions=scope.sessions + 1))
-    session = Session(
+    new = Session(
         session_id=session_id,
         host=info.host,
         host_session=info.id,
-        scope_id=scope_id,
-        number=scope.sessions + 1,
+        scope_id=isolated_scope(session_id),
+        number=0,
         project_id=project.project_id,
         generation=0,
         title=info.title,
@@ -51,13 +37,59 @@ def ensure_session(tx: Tx, deps: Deps, info: SessionInfo) -> Session:
         created_ms=info.created_ms or deps.clock.now_ms(),
         updated_ms=info.updated_ms or deps.clock.now_ms(),
         parent_host_session=info.parent_id,
-        archived=info.archived,
-        isolated=is_isolated(scope_id),
+        archive_changes=(tx.meta.next_csn(),) if info.archived else (),
         host_store=info.store,
     )
-    tx.sessions.put_session(session)
+    session = enter(tx, new, scope_for(tx, deps, new))
     tx.sessions.put_generation(Generation(session_id=session_id, number=0))
     return session
+
+
+def follow(tx: Tx, known: Session, info: SessionInfo) -> Session:
+    """The session with the host's title, directory and archive state."""
+    changes = known.archive_changes
+    if info.archived != known.archived:
+        changes = (*changes, tx.meta.next_csn())
+    current = replace(
+        known,
+        title=info.title or known.title,
+        directory=info.directory,
+        archive_changes=changes,
+        updated_ms=max(known.updated_ms, info.updated_ms),
+        host_store=info.store or known.host_store,
+    )
+    if current != known:
+        tx.sessions.put_session(current)
+    return current
+
+
+def scope_for(tx: Tx, deps: Deps, session: Session) -> ScopeId:
+    """Where a session belongs: by its own choice, else by the rules; a subagent with its parent."""
+    if session.parent_host_session is not None:
+        parent = tx.sessions.session_of_host(session.host, session.parent_host_session)
+        shared = parent is not None and not parent.isolated and parent.sharing != "isolated"
+        return parent.scope_id if parent and shared else isolated_scope(session.session_id)
+    return scope_of(
+        deps.config.sharing.rules(),
+        session_id=session.session_id,
+        project_id=session.project_id,
+        directory=session.directory,
+        chosen=session.sharing,
+    )
+
+
+def enter(tx: Tx, session: Session, scope_id: ScopeId) -> Session:
+    """The session in a scope, under the number that it has there, or else the next one."""
+    known = tx.sessions.session_in(scope_id, session.session_id)
+    if known is not None:
+        number = known.number
+    else:
+        scope = _ensure_scope(tx, scope_id, session.project_id)
+        number = scope.sessions + 1
+        tx.sessions.put_scope(replace(scope, sessions=number))
+    moved = replace(session, scope_id=scope_id, number=number)
+    tx.sessions.put_session(moved)
+    return moved
 
 
 def _ensure_project(tx: Tx, deps: Deps, info: SessionInfo) -> Project:
@@ -74,15 +106,33 @@ def _ensure_project(tx: Tx, deps: Deps, info: SessionInfo) -> Project:
     return project
 
 
-def _ensure_scope(tx: Tx, scope_id: ScopeId, project: Project) -> Scope:
+def _ensure_scope(tx: Tx, scope_id: ScopeId, project_id: ProjectId) -> Scope:
     known = tx.sessions.scope(scope_id)
     if known is not None:
         return known
-    kind, _, name = scope_id.partition(":")
-    shown = project.directory if kind == "project" else name if kind == "profile" else "isolated"
-    scope = Scope(scope_id=scope_id, name=shown)
+    kind, _, shown = scope_id.partition(":")
+    if kind == "project":
+        shown = next(p.directory for p in tx.sessions.projects() if p.project_id == project_id)
+    scope = Scope(scope_id=scope_id, name="isolated" if kind == "isolated" else shown)
     tx.sessions.put_scope(scope)
     return scope
+
+
+def session_of(tx: Tx, name: str) -> Session:
+    """The one session of that host id, whatever its host.
+
+    Raises:
+        NotFound: there is none, or more than one.
+    """
+    found = [
+        session
+        for scope in tx.sessions.scopes()
+        for session in tx.sessions.sessions(scope.scope_id)
+        if session.host_session == name
+    ]
+    if len(found) != 1:
+        raise NotFound(f"there is no session {name[:80]!r}; nothing was changed.")
+    return found[0]
 
 
 def require_scope(tx: Tx, scope_id: ScopeId) -> Scope:

@@ -25,9 +25,10 @@ from optchat.engine.lifecycle import branch, fork
 from optchat.engine.nodes import Forest, complete_parents, hurry_session, seal_leaf
 from optchat.engine.payloads import Source, sources
 from optchat.engine.publish import schedule_publication
-from optchat.engine.sessions import ensure_session, generation_of, own_lineage
+from optchat.engine.scopes import published_in, settle
+from optchat.engine.sessions import ensure_session, generation_of, own_lineage, session_of
 from optchat.engine.tombstones import FORGOTTEN, NO_DIGEST, is_forgotten, message_key
-from optchat.errors import BadInput, EventConflict, NotFound
+from optchat.errors import BadInput, EventConflict
 from optchat.limits import MESSAGES_MAX
 from optchat.refs import Csn, TurnId
 from optchat.storage.ports import Tx
@@ -59,10 +60,15 @@ def sync(tx: Tx, deps: Deps, request: SyncRequest, commit: str | None = None) ->
         return SyncResponse(
             session="", generation=0, need=[], records=0, sealed=0, disabled=FORGOTTEN
         )
+    if request.session.parent_id is not None and not deps.config.sharing.subagents:
+        raise BadInput(
+            "a subagent's transcript is private; nothing of it was kept.",
+            hint="sharing.subagents = true in config.toml takes them in, then: optchat stop",
+        )
     session = ensure_session(tx, deps, request.session)
     if session.disabled is not None:
         return _response(tx, session, need=[], sealed=0)
-    fork(tx, deps, session, request)
+    session = fork(tx, deps, session, request)
     stored = tx.records.messages(session.session_id)
     common = _common_prefix(stored, request.messages)
     if common < len(stored):
@@ -76,7 +82,7 @@ def sync(tx: Tx, deps: Deps, request: SyncRequest, commit: str | None = None) ->
         tx.sessions.put_session(session)
     sealing = _Sealing(tx, deps, session, request, commit)
     sealing.run(common)
-    return _response(tx, session, need=sealing.need, sealed=sealing.sealed)
+    return _response(tx, sealing.session, need=sealing.need, sealed=sealing.sealed)
 
 
 def _common_prefix(stored: Sequence[HostMessage], given: Sequence[MessageInfo]) -> int:
@@ -228,6 +234,7 @@ class _Sealing:
             self._close(_OUTCOMES[message.terminal])
 
     def _open(self, message: MessageInfo) -> None:
+        self.session = settle(self.tx, self.deps, self.session)
         self.turn = Turn(
             turn_id=TurnId(self.deps.ids.new_id()),
             session_id=self.session.session_id,
@@ -235,6 +242,7 @@ class _Sealing:
             key=message.id,
             start_seq=self.generation.length,
             opened_ms=message.created_ms or self.deps.clock.now_ms(),
+            scope_id=published_in(self.tx, self.deps, self.session),
         )
         self.tx.records.put_turn(self.turn)
         self.last_ms = 0
@@ -295,7 +303,7 @@ class _Sealing:
         self.turn = None
         hurry_session(self.tx, self.deps, self.session.session_id, closed.closed_ms or 0)
         if not self._copied(closed):
-            schedule_publication(self.tx, self.deps, self.session, closed, history=self.lineage)
+            schedule_publication(self.tx, self.deps, closed, history=self.lineage)
 
     def _copied(self, turn: Turn) -> bool:
         """Whether the host copied the turn along from a session that is not known here.
@@ -333,15 +341,7 @@ def resync(tx: Tx, deps: Deps, name: str) -> SyncResponse:
     Raises:
         NotFound: no session of that host id, or more than one.
     """
-    found = [
-        session
-        for scope in tx.sessions.scopes()
-        for session in tx.sessions.sessions(scope.scope_id)
-        if session.host_session == name
-    ]
-    if len(found) != 1:
-        raise NotFound(f"there is no session {name[:80]!r}; nothing was changed.")
-    enabled = replace(found[0], disabled=None)
+    enabled = replace(session_of(tx, name), disabled=None)
     stored = tx.records.messages(enabled.session_id)
     session = branch(tx, deps, enabled, stored, 0)
     return _response(tx, session, need=[], sealed=0)

@@ -33,7 +33,8 @@ def session_named(tx: Tx, scope: Scope, name: str) -> Session:
     """
     match = re.fullmatch(r"s(\d{1,9})", name.strip(), re.ASCII)
     if match is not None:
-        found = tx.sessions.session_numbered(scope.scope_id, int(match[1]))
+        known = tx.sessions.session_numbered(scope.scope_id, int(match[1]))
+        found = tx.sessions.session(known.session_id) if known is not None else None
     else:
         held = tx.sessions.sessions(scope.scope_id)
         found = next((s for s in held if s.host_session == name.strip()), None)

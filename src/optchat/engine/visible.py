@@ -13,7 +13,7 @@ from optchat.core.snapshots import Visibility
 from optchat.core.tree import ScopeTree, SessionTree
 from optchat.engine.nodes import Forest
 from optchat.engine.sessions import lineage as lineage_of
-from optchat.errors import NotFound, SnapshotExpired
+from optchat.errors import NotFound, SnapshotExpired, Superseded
 from optchat.refs import PublicationRef, Ref, SessionRef, Span
 from optchat.storage.ports import Tx
 
@@ -23,6 +23,64 @@ def not_found(ref: Ref) -> NotFound:
     return NotFound(
         f"{ref} names nothing in this memory.",
         hint="use a reference as it is shown; memory_search and memory_sessions find some",
+    )
+
+
+def missing(reader: Reader, ref: Ref) -> NotFound:
+    """Why a reader finds nothing at a ref: an edit that it may know of, else the one answer."""
+    tx, visibility = reader.tx, reader.visibility
+    if isinstance(ref, PublicationRef):
+        was = tx.publications.publication(visibility.scope_id, ref.span.start)
+        inside = ref.span.end_exclusive <= visibility.publication_end
+        if was is None or ref.span.count > 1 or not inside or was.born > visibility.csn:
+            return not_found(ref)
+        session = tx.sessions.session_in(visibility.scope_id, was.session_id)
+    else:
+        session = tx.sessions.session_numbered(visibility.scope_id, ref.number)
+        if session is None:
+            return not_found(ref)
+        if session.session_id == visibility.session_id:
+            return _own_superseded(reader, session, ref) or not_found(ref)
+        was = tx.publications.covering(
+            visibility, session.session_id, ref.generation, ref.span.start
+        )
+    if session is None or was is None or was.seen_at(visibility.csn):
+        return not_found(ref)
+    turn = tx.records.turn(was.turn_id)
+    if turn is None or turn.scope_id != visibility.scope_id:
+        return not_found(ref)  # withdrawn: as if it had never been
+    later = tx.publications.of_session(visibility, session.session_id, None, 1_000)
+    stands = [p for p in reversed(later) if p.generation > was.generation]
+    instead = next((p for p in stands if p.end_seq_exclusive > was.start_seq), None)
+    return _superseded(ref, session, f"pub:{instead.seq}" if instead is not None else None)
+
+
+def _own_superseded(reader: Reader, session: Session, ref: SessionRef) -> NotFound | None:
+    """The reader's own ref of a generation that an edit or a rewind has ended, if it is one."""
+    own = reader.visibility.own
+    if own is None or ref.generation >= session.generation:
+        return None
+    before = lineage_of(reader.tx, SessionTree(session.session_id, ref.generation))
+    if ref.span.end_exclusive > before.length:
+        return None
+    kept = max(
+        (
+            min(s.end_exclusive, b.end_exclusive)
+            for s in own.segments
+            for b in before.segments
+            if s.tree == b.tree
+        ),
+        default=0,
+    )
+    at = SessionRef(session.number, session.generation, Span(kept, 1))
+    return _superseded(ref, session, str(at) if kept < own.length else None)
+
+
+def _superseded(ref: Ref, session: Session, instead: str | None) -> Superseded:
+    stands = f"what stands there now is {instead}" if instead else "nothing stands there yet"
+    return Superseded(
+        f"{ref} was superseded: s{session.number} was edited or rewound there; {stands}.",
+        hint=f"open {instead}" if instead else "memory_sessions shows what that conversation has",
     )
 
 
@@ -61,7 +119,7 @@ class Reader:
         self.check_publications(ref)
         found = self.tx.publications.publication(self.visibility.scope_id, ref.span.start)
         if found is None or not found.seen_at(self.visibility.csn):
-            raise not_found(ref)
+            raise missing(self, ref)
         return found
 
     def session(self, ref: SessionRef) -> tuple[Session, Forest]:
@@ -74,7 +132,7 @@ class Reader:
         tree = SessionTree(session.session_id, ref.generation)
         history = lineage_of(self.tx, tree)
         if ref.span.end_exclusive > history.length or not self._sees(history, ref.span):
-            raise not_found(ref)
+            raise missing(self, ref)
         forest = Forest(
             self.tx, tree, number=session.number, lineage=history, csn=self.visibility.csn
         )

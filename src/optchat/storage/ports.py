@@ -242,17 +242,41 @@ class Sessions(Protocol):
 
     def session(self, session_id: SessionId) -> Session | None: ...
     def session_of_host(self, host: str, host_session: str) -> Session | None: ...
-    def session_numbered(self, scope_id: ScopeId, number: int) -> Session | None: ...
+    def session_numbered(self, scope_id: ScopeId, number: int) -> Session | None:
+        """The session that a scope knows by a number, also one that has left it since.
+
+        It comes with that scope and number, whatever scope it is in now.
+        """
+        ...
+
+    def session_in(self, scope_id: ScopeId, session_id: SessionId) -> Session | None:
+        """A session as a scope knows it; like ``session_numbered``."""
+        ...
+
     def sessions(self, scope_id: ScopeId) -> tuple[Session, ...]:
-        """The sessions of a scope, by number."""
+        """The sessions that are in a scope now, by number."""
+        ...
+
+    def children(self, host: str, host_session: str) -> tuple[Session, ...]:
+        """The sessions whose parent is that host session, oldest first."""
+        ...
+
+    def scopes_of(self, session_id: SessionId) -> tuple[ScopeId, ...]:
+        """The scopes that know a session by a number, in order."""
         ...
 
     def put_session(self, session: Session) -> None:
         """Insert or replace; (host, host_session) and (scope, number) are unique.
 
+        A scope that it was in before goes on knowing it by its number there.
+
         Raises:
             Conflict: if another session has that host session or that number.
         """
+        ...
+
+    def leave_scope(self, scope_id: ScopeId, session_id: SessionId) -> None:
+        """Have a scope that a session is not in any more forget its number."""
         ...
 
     def generation(self, session_id: SessionId, number: int) -> Generation | None: ...
@@ -540,6 +564,16 @@ class Publications(Protocol):
         self, visibility: Visibility, session_id: SessionId, before: int | None, limit: int
     ) -> tuple[Publication, ...]:
         """The visible publications of a session, newest first, numbered below ``before``."""
+        ...
+
+    def covering(
+        self, visibility: Visibility, session_id: SessionId, generation: int, seq: int
+    ) -> Publication | None:
+        """The last publication of a record that the reader could see at some time, or None.
+
+        Numbered below the snapshot's end and born by its commit, retired or not; ``generation`` is
+        the publication's own.
+        """
         ...
 
     def retire(self, scope_id: ScopeId, seq: int, csn: Csn) -> None:

@@ -18,7 +18,14 @@ PluginEntry = str | tuple[str, Mapping[str, Any]]
 
 PROVIDER_ID = "fake"
 _REPOSITORY = Path(__file__).resolve().parents[3]
-_KEPT_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE")
+_KEPT_ENVIRONMENT = (
+    "PATH",
+    "PYTHONPATH",
+    "LANG",
+    "LC_ALL",
+    "NODE_EXTRA_CA_CERTS",
+    "SSL_CERT_FILE",
+)
 _QUIET_ENVIRONMENT = {
     "OPENCODE_DISABLE_MODELS_FETCH": "1",
     "OPENCODE_DISABLE_AUTOUPDATE": "1",

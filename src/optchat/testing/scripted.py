@@ -59,9 +59,10 @@ class ScriptedSession:
     directory: str = "/project"
     title: str = ""
     model: ModelInfo = BIG
+    parent: str | None = None
+    archived: bool = False
     overhead_text: str = "instructions and tools"
     store: str = "a store"
-    parent: str | None = None
     messages: list[MessageInfo] = field(default_factory=list[MessageInfo])
     clock_ms: int = 1_700_000_000_000
     count: int = 0
@@ -81,6 +82,7 @@ class ScriptedSession:
             fork_of=self.fork_of,
             parent_id=self.parent,
             store=self.store,
+            archived=self.archived,
         )
 
     def _add(

@@ -66,18 +66,35 @@ class MemorySessions:
         )
 
     def session_numbered(self, scope_id: ScopeId, number: int) -> Session | None:
-        return next(
-            (
-                s
-                for s in self._tables.sessions.values()
-                if (s.scope_id, s.number) == (scope_id, number)
-            ),
-            None,
+        named = (
+            session_id
+            for (of, session_id), given in self._tables.members.items()
+            if (of, given) == (scope_id, number)
         )
+        session_id = next(named, None)
+        return None if session_id is None else self.session_in(scope_id, session_id)
+
+    def session_in(self, scope_id: ScopeId, session_id: SessionId) -> Session | None:
+        session = self._tables.sessions.get(session_id)
+        number = self._tables.members.get((scope_id, session_id))
+        if session is None or number is None:
+            return None
+        return replace(session, scope_id=scope_id, number=number)
 
     def sessions(self, scope_id: ScopeId) -> tuple[Session, ...]:
         found = (s for s in self._tables.sessions.values() if s.scope_id == scope_id)
         return tuple(sorted(found, key=lambda s: s.number))
+
+    def children(self, host: str, host_session: str) -> tuple[Session, ...]:
+        found = (
+            s
+            for s in self._tables.sessions.values()
+            if (s.host, s.parent_host_session) == (host, host_session)
+        )
+        return tuple(sorted(found, key=lambda s: (s.created_ms, s.session_id)))
+
+    def scopes_of(self, session_id: SessionId) -> tuple[ScopeId, ...]:
+        return tuple(sorted(of for of, member in self._tables.members if member == session_id))
 
     def put_session(self, session: Session) -> None:
         for other in (
@@ -87,6 +104,12 @@ class MemorySessions:
             if other is not None and other.session_id != session.session_id:
                 raise Conflict("another session has that host id or number; it stands.")
         self._changes.put(self._tables.sessions, session.session_id, session)
+        self._changes.put(
+            self._tables.members, (session.scope_id, session.session_id), session.number
+        )
+
+    def leave_scope(self, scope_id: ScopeId, session_id: SessionId) -> None:
+        self._changes.drop(self._tables.members, (scope_id, session_id))
 
     def generation(self, session_id: SessionId, number: int) -> Generation | None:
         return self._tables.generations.get(SessionTree(session_id, number))
@@ -109,6 +132,8 @@ class MemorySessions:
     def remove_session(self, session_id: SessionId) -> None:
         for generation in self.generations(session_id):
             self._changes.drop(self._tables.generations, generation.tree)
+        for scope_id in self.scopes_of(session_id):
+            self._changes.drop(self._tables.members, (scope_id, session_id))
         self._changes.drop(self._tables.sessions, session_id)
 
     def remove_project(self, project_id: ProjectId) -> None:

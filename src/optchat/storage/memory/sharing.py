@@ -89,6 +89,18 @@ class MemoryPublications:
         ]
         return tuple(found[: max(limit, 0)])
 
+    def covering(
+        self, visibility: Visibility, session_id: SessionId, generation: int, seq: int
+    ) -> Publication | None:
+        found = [
+            p
+            for p in self.range(visibility.scope_id, 0, visibility.publication_end)
+            if (p.session_id, p.generation) == (session_id, generation)
+            and p.born <= visibility.csn
+            and p.start_seq <= seq < p.end_seq_exclusive
+        ]
+        return found[-1] if found else None
+
     def retire(self, scope_id: ScopeId, seq: int, csn: Csn) -> None:
         known = self._tables.publications.get((scope_id, seq))
         if known is not None and known.died is None:
@@ -179,15 +191,20 @@ class MemoryPublications:
 
     def visible_sessions(self, visibility: Visibility) -> tuple[tuple[Session, int, int, int], ...]:
         by_session = grouped([(p.session_id, p) for p in _seen(self._tables, visibility)])
+        scope_id = visibility.scope_id
         found = [
             (
-                self._tables.sessions[session_id],
+                replace(
+                    self._tables.sessions[session_id],
+                    scope_id=scope_id,
+                    number=self._tables.members[scope_id, session_id],
+                ),
                 len(published),
                 min(p.opened_ms for p in published),
                 max(p.completed_ms for p in published),
             )
             for session_id, published in by_session.items()
-            if session_id in self._tables.sessions
+            if (scope_id, session_id) in self._tables.members
         ]
         found.sort(key=lambda row: (-row[3], row[0].number, row[0].session_id))
         return tuple(found)

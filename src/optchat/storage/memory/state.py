@@ -32,6 +32,9 @@ class Tables:
     projects: dict[ProjectId, Project] = field(default_factory=dict[ProjectId, Project])
     scopes: dict[ScopeId, Scope] = field(default_factory=dict[ScopeId, Scope])
     sessions: dict[SessionId, Session] = field(default_factory=dict[SessionId, Session])
+    members: dict[tuple[ScopeId, SessionId], int] = field(
+        default_factory=dict[tuple[ScopeId, SessionId], int]
+    )
     generations: dict[SessionTree, Generation] = field(
         default_factory=dict[SessionTree, Generation]
     )

@@ -37,7 +37,6 @@ create table session (
   host text not null,
   host_session text not null,
   scope_id text not null,
-  number integer not null,
   project_id text not null,
   generation integer not null,
   title text not null,
@@ -45,13 +44,24 @@ create table session (
   created_ms integer not null,
   updated_ms integer not null,
   parent_host_session text,
-  archived integer not null,
-  isolated integer not null,
+  archive_changes text not null,         -- a JSON array of commit numbers
+  sharing text,
   disabled text,
   observed_ms integer not null,
   host_store text not null,              -- where the host keeps it, by a name of the adapter's
-  unique (host, host_session),           -- the session that a host speaks of
-  unique (scope_id, number)              -- refs such as s12:0:71, and the list of a scope
+  unique (host, host_session)            -- the session that a host speaks of
+) strict, without rowid;
+-- The subagents of a session.
+create index session_by_parent on session (host, parent_host_session)
+  where parent_host_session is not null;
+
+-- The number of a session in the scope that it is in, and in those where it has published.
+create table member (
+  scope_id text not null,
+  number integer not null,
+  session_id text not null references session (session_id) on delete cascade,
+  primary key (scope_id, number),        -- refs such as s12:0:71, and the list of a scope
+  unique (session_id, scope_id)          -- how a scope names a session
 ) strict, without rowid;
 -- What a host should still have; what a forgotten project had.
 create index session_by_project on session (project_id);
@@ -154,6 +164,7 @@ create table turn (
   key text not null,
   start_seq integer not null,
   opened_ms integer not null,
+  scope_id text,                         -- where it is published; null: nowhere
   end_seq_exclusive integer,
   outcome text,
   closed_ms integer,

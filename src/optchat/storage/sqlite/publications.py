@@ -137,6 +137,22 @@ class SqlitePublications:
             },
         )
 
+    def covering(
+        self, visibility: Visibility, session_id: SessionId, generation: int, seq: int
+    ) -> Publication | None:
+        found = self._publications(
+            "where p.scope_id = :scope and p.session_id = :session and p.seq < :end "
+            "and p.born <= :csn and p.generation = :generation "
+            "and p.start_seq <= :at and p.end_seq_exclusive > :at order by p.seq desc limit 1",
+            {
+                **bindings(visibility),
+                "session": session_id,
+                "generation": generation,
+                "at": seq,
+            },
+        )
+        return found[0] if found else None
+
     def retire(self, scope_id: ScopeId, seq: int, csn: Csn) -> None:
         self._sql.run(
             "update publication set died = ? where scope_id = ? and seq = ? and died is null",
@@ -278,13 +294,14 @@ class SqlitePublications:
 
     def visible_sessions(self, visibility: Visibility) -> tuple[tuple[Session, int, int, int], ...]:
         rows = self._sql.all(
-            f"select {', '.join('s.' + name for name in SESSION_COLUMNS.split(', '))}, "
+            f"select {SESSION_COLUMNS}, "
             "v.publications, v.first_ms, v.last_ms from ("
             "select p.session_id, count(*) as publications, min(p.opened_ms) as first_ms, "
             "max(p.completed_ms) as last_ms from publication as p "
             f"where p.scope_id = :scope and {ALIVE} group by p.session_id"
             ") as v cross join session as s on s.session_id = v.session_id "
-            "order by v.last_ms desc, s.number, s.session_id",
+            "cross join member as m on m.session_id = v.session_id and m.scope_id = :scope "
+            "order by v.last_ms desc, m.number, s.session_id",
             bindings(visibility),
         )
         return tuple((session_of_row(row), row[-3], row[-2], row[-1]) for row in rows)

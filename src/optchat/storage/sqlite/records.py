@@ -22,8 +22,8 @@ _RECORD = (
 )
 _MESSAGE = "session_id, position, message_id, digest, turn_id, start_seq, end_seq_exclusive"
 _TURN = (
-    "turn_id, session_id, generation, key, start_seq, opened_ms, end_seq_exclusive, outcome, "
-    "closed_ms, pin, fold_id, news, checkpoints"
+    "turn_id, session_id, generation, key, start_seq, opened_ms, scope_id, end_seq_exclusive, "
+    "outcome, closed_ms, pin, fold_id, news, checkpoints"
 )
 
 
@@ -223,6 +223,7 @@ class SqliteRecords:
             "on conflict (turn_id) do update set session_id = excluded.session_id, "
             "generation = excluded.generation, key = excluded.key, "
             "start_seq = excluded.start_seq, opened_ms = excluded.opened_ms, "
+            "scope_id = excluded.scope_id, "
             "end_seq_exclusive = excluded.end_seq_exclusive, outcome = excluded.outcome, "
             "closed_ms = excluded.closed_ms, pin = excluded.pin, fold_id = excluded.fold_id, "
             "news = excluded.news, checkpoints = excluded.checkpoints",
@@ -233,6 +234,7 @@ class SqliteRecords:
                 turn.key,
                 turn.start_seq,
                 turn.opened_ms,
+                turn.scope_id,
                 turn.end_seq_exclusive,
                 None if turn.outcome is None else turn.outcome.value,
                 turn.closed_ms,
@@ -252,6 +254,7 @@ class SqliteRecords:
                 turn.key,
                 turn.start_seq,
                 turn.opened_ms,
+                turn.scope_id,
                 turn.end_seq_exclusive,
                 turn.outcome,
                 turn.closed_ms,
@@ -260,9 +263,9 @@ class SqliteRecords:
         ]
         self._sql.run(
             "insert into turn (turn_id, session_id, generation, key, start_seq, opened_ms, "
-            "end_seq_exclusive, outcome, closed_ms, news, checkpoints) "
+            "scope_id, end_seq_exclusive, outcome, closed_ms, news, checkpoints) "
             "select value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, "
-            "value ->> 6, value ->> 7, value ->> 8, '', '[]' from json_each(?)",
+            "value ->> 6, value ->> 7, value ->> 8, value ->> 9, '', '[]' from json_each(?)",
             (msgspec.json.encode(rows).decode(),),
         )
 
@@ -352,11 +355,12 @@ def _turn(row: Row) -> Turn:
         key=row[3],
         start_seq=row[4],
         opened_ms=row[5],
-        end_seq_exclusive=row[6],
-        outcome=None if row[7] is None else Outcome(row[7]),
-        closed_ms=row[8],
-        pin=None if row[9] is None else decode_pin(row[9]),
-        fold_id=row[10],
-        news=row[11],
-        checkpoints=_decode_checkpoints(row[12]),
+        scope_id=row[6],
+        end_seq_exclusive=row[7],
+        outcome=None if row[8] is None else Outcome(row[8]),
+        closed_ms=row[9],
+        pin=None if row[10] is None else decode_pin(row[10]),
+        fold_id=row[11],
+        news=row[12],
+        checkpoints=_decode_checkpoints(row[13]),
     )

@@ -4,20 +4,32 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from optchat.core.records import Generation, Session
 from optchat.core.scopes import Project, Scope
 from optchat.core.tree import SessionTree
-from optchat.refs import ProjectId, ScopeId, SessionId
+from optchat.refs import Csn, ProjectId, ScopeId, SessionId
 from optchat.storage.sqlite.connection import Row, Sql
 
 _PROJECT = "project_id, host, host_key, directory"
 _SCOPE = "scope_id, name, policy_revision, retention_epoch, publications, sessions"
 _GENERATION = "session_id, number, base_session_id, base_generation, inherited, length, adopted"
 SESSION_COLUMNS = (
-    "session_id, host, host_session, scope_id, number, project_id, generation, title, directory, "
-    "created_ms, updated_ms, parent_host_session, archived, isolated, disabled, observed_ms, "
-    "host_store"
+    "s.session_id, s.host, s.host_session, m.scope_id, m.number, s.project_id, s.generation, "
+    "s.title, s.directory, s.created_ms, s.updated_ms, s.parent_host_session, s.archive_changes, "
+    "s.sharing, s.disabled, s.observed_ms, s.host_store"
 )
+"""A session ``s`` under the number that its row ``m`` of member gives it."""
+
+_IN_ITS_SCOPE = (
+    f"select {SESSION_COLUMNS} from session as s "
+    "join member as m on m.session_id = s.session_id and m.scope_id = s.scope_id"
+)
+_IN_A_SCOPE = (
+    f"select {SESSION_COLUMNS} from member as m join session as s on s.session_id = m.session_id"
+)
+_decode_changes = msgspec.json.Decoder(tuple[int, ...]).decode
 
 
 class SqliteSessions:
@@ -71,40 +83,65 @@ class SqliteSessions:
         )
 
     def session(self, session_id: SessionId) -> Session | None:
-        return self._session("session_id = ?", (session_id,))
+        return self._session(f"{_IN_ITS_SCOPE} where s.session_id = ?", (session_id,))
 
     def session_of_host(self, host: str, host_session: str) -> Session | None:
-        return self._session("host = ? and host_session = ?", (host, host_session))
+        return self._session(
+            f"{_IN_ITS_SCOPE} where s.host = ? and s.host_session = ?", (host, host_session)
+        )
 
     def session_numbered(self, scope_id: ScopeId, number: int) -> Session | None:
-        return self._session("scope_id = ? and number = ?", (scope_id, number))
+        return self._session(
+            f"{_IN_A_SCOPE} where m.scope_id = ? and m.number = ?", (scope_id, number)
+        )
+
+    def session_in(self, scope_id: ScopeId, session_id: SessionId) -> Session | None:
+        return self._session(
+            f"{_IN_A_SCOPE} where m.session_id = ? and m.scope_id = ?", (session_id, scope_id)
+        )
 
     def sessions(self, scope_id: ScopeId) -> tuple[Session, ...]:
         rows = self._sql.all(
-            f"select {SESSION_COLUMNS} from session where scope_id = ? order by number",
+            f"{_IN_A_SCOPE} where m.scope_id = ?1 and s.scope_id = ?1 order by m.number",
             (scope_id,),
         )
         return tuple(map(session_of_row, rows))
 
+    def children(self, host: str, host_session: str) -> tuple[Session, ...]:
+        rows = self._sql.all(
+            f"{_IN_ITS_SCOPE} where s.host = ? and s.parent_host_session = ? "
+            "order by s.created_ms, s.session_id",
+            (host, host_session),
+        )
+        return tuple(map(session_of_row, rows))
+
+    def scopes_of(self, session_id: SessionId) -> tuple[ScopeId, ...]:
+        rows = self._sql.all(
+            "select scope_id from member where session_id = ? order by scope_id", (session_id,)
+        )
+        return tuple(ScopeId(row[0]) for row in rows)
+
     def put_session(self, session: Session) -> None:
         self._sql.run(
-            f"insert into session ({SESSION_COLUMNS}) "
-            "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+            "insert into session (session_id, host, host_session, scope_id, project_id, "
+            "generation, title, directory, created_ms, updated_ms, parent_host_session, "
+            "archive_changes, sharing, disabled, observed_ms, host_store) "
+            "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
             "on conflict (session_id) do update set host = excluded.host, "
             "host_session = excluded.host_session, scope_id = excluded.scope_id, "
-            "number = excluded.number, project_id = excluded.project_id, "
+            "project_id = excluded.project_id, "
             "generation = excluded.generation, title = excluded.title, "
             "directory = excluded.directory, created_ms = excluded.created_ms, "
             "updated_ms = excluded.updated_ms, "
-            "parent_host_session = excluded.parent_host_session, archived = excluded.archived, "
-            "isolated = excluded.isolated, disabled = excluded.disabled, "
-            "observed_ms = excluded.observed_ms, host_store = excluded.host_store",
+            "parent_host_session = excluded.parent_host_session, "
+            "archive_changes = excluded.archive_changes, sharing = excluded.sharing, "
+            "disabled = excluded.disabled, observed_ms = excluded.observed_ms, "
+            "host_store = excluded.host_store",
             (
                 session.session_id,
                 session.host,
                 session.host_session,
                 session.scope_id,
-                session.number,
                 session.project_id,
                 session.generation,
                 session.title,
@@ -112,12 +149,22 @@ class SqliteSessions:
                 session.created_ms,
                 session.updated_ms,
                 session.parent_host_session,
-                int(session.archived),
-                int(session.isolated),
+                msgspec.json.encode(session.archive_changes).decode(),
+                session.sharing,
                 session.disabled,
                 session.observed_ms,
                 session.host_store,
             ),
+        )
+        self._sql.run(
+            "insert into member (scope_id, number, session_id) values (?, ?, ?) "
+            "on conflict (session_id, scope_id) do update set number = excluded.number",
+            (session.scope_id, session.number, session.session_id),
+        )
+
+    def leave_scope(self, scope_id: ScopeId, session_id: SessionId) -> None:
+        self._sql.run(
+            "delete from member where scope_id = ? and session_id = ?", (scope_id, session_id)
         )
 
     def generation(self, session_id: SessionId, number: int) -> Generation | None:
@@ -134,8 +181,7 @@ class SqliteSessions:
 
     def of_project(self, project_id: ProjectId) -> tuple[Session, ...]:
         rows = self._sql.all(
-            f"select {SESSION_COLUMNS} from session where project_id = ? order by session_id",
-            (project_id,),
+            f"{_IN_ITS_SCOPE} where s.project_id = ? order by s.session_id", (project_id,)
         )
         return tuple(map(session_of_row, rows))
 
@@ -176,8 +222,8 @@ class SqliteSessions:
         )
         return tuple(map(_generation, rows))
 
-    def _session(self, condition: str, args: tuple[str | int, ...]) -> Session | None:
-        row = self._sql.one(f"select {SESSION_COLUMNS} from session where {condition}", args)
+    def _session(self, statement: str, args: tuple[str | int, ...]) -> Session | None:
+        row = self._sql.one(statement, args)
         return None if row is None else session_of_row(row)
 
 
@@ -196,8 +242,8 @@ def session_of_row(row: Row) -> Session:
         created_ms=row[9],
         updated_ms=row[10],
         parent_host_session=row[11],
-        archived=bool(row[12]),
-        isolated=bool(row[13]),
+        archive_changes=tuple(map(Csn, _decode_changes(row[12]))),
+        sharing=row[13],
         disabled=row[14],
         observed_ms=row[15],
         host_store=row[16],

@@ -70,8 +70,11 @@ var Host = class {
     this.#sessions.set(id, session);
     return session;
   }
+  /** Keep what was told of a session; whether it may have been archived or shown again. */
   remember(session) {
+    const known = this.#sessions.get(session.id);
     this.#sessions.set(session.id, session);
+    return !known || (known.time.archived ?? null) !== (session.time.archived ?? null);
   }
   forget(id) {
     this.#sessions.delete(id);
@@ -427,9 +430,6 @@ function sessionState(id) {
   const known = sessions.get(id) ?? new SessionState();
   sessions.set(id, known);
   return known;
-}
-function isPrivate(session) {
-  return session.parentID !== void 0 || isInternal(session);
 }
 function isInternal({ metadata }) {
   return metadata?.optchat?.internal === true;
@@ -908,7 +908,7 @@ var Requests = class {
     const session = await this.#host.session(id);
     const user = messages.findLast(({ info }) => info.role === "user")?.info;
     if (user === void 0) return;
-    if (isPrivate(session)) {
+    if (isInternal(session) || session.parentID !== void 0) {
       if (!compacting) await this.#subagent(state, session, user, messages);
       return;
     }
@@ -1415,6 +1415,11 @@ var Sync = class {
       }
     );
   }
+  /** Tell what the host says of a session besides its messages, if the coordinator knows it. */
+  async follow(session) {
+    const info = sessionInfo(this.#host, session, sessionState(session.id));
+    await this.#connection.ask("/v1/follow", { session: info }, this.#options.syncTimeoutMs);
+  }
   /** Try later what failed: without it a session's last turn would wait for a next one to be told. */
   again(id) {
     const state = sessionState(id);
@@ -1441,7 +1446,7 @@ var Sync = class {
   async #pass(id, state) {
     const host = this.#host;
     const session = await host.session(id);
-    if (isPrivate(session)) return;
+    if (await this.#isPrivate(session)) return;
     const { observed_ms, messages, idle } = await this.#look(id, state);
     if (state.forkOf === void 0) {
       state.forkOf = await findOrigin(host, session, messages);
@@ -1455,6 +1460,13 @@ var Sync = class {
     });
     const info = sessionInfo(host, session, state);
     await this.#send({ session: info, messages: mapped, idle, observed_ms }, state);
+  }
+  // A subagent's content is its parent's business, unless the coordinator takes it in.
+  async #isPrivate(session) {
+    if (isInternal(session)) return true;
+    if (session.parentID === void 0) return false;
+    const health = await this.#connection.ask("/v1/health", void 0, this.#options.syncTimeoutMs);
+    return !health.subagents;
   }
   // The end of a failed or aborted turn is written after the session has been called idle.
   async #look(id, state) {
@@ -1560,7 +1572,10 @@ var DEFINITIONS = {
   },
   memory_sessions: {
     description: "List the conversations that share this memory, the most recent first.",
-    properties: { cursor: CURSOR },
+    properties: {
+      archived: { type: "boolean", description: "Also those that were archived" },
+      cursor: CURSOR
+    },
     required: []
   }
 };
@@ -1652,13 +1667,13 @@ async function server(input, given) {
       state.compacting = true;
       state.outgoing = void 0;
     }),
-    event: guarded(({ event }) => follow(event, host, sync, presence)),
+    event: guarded(({ event }) => followEvent(event, host, sync, presence)),
     dispose: guarded(async () => {
       await Promise.all([sync.flush(DISPOSE_MS), summaries.stop(DISPOSE_MS)]);
     })
   };
 }
-function follow({ type, properties }, host, sync, presence) {
+async function followEvent({ type, properties }, host, sync, presence) {
   const { info, sessionID, status } = properties;
   switch (type) {
     case "session.status":
@@ -1666,8 +1681,12 @@ function follow({ type, properties }, host, sync, presence) {
         shared().calls.get(sessionID ?? "")?.retried(status);
       return;
     case "session.created":
-    case "session.updated":
       if (info) host.remember(info);
+      return;
+    case "session.updated":
+      if (info && host.remember(info)) {
+        await sync.follow(info);
+      }
       return;
     case "session.deleted":
       if (info) {
