@@ -439,7 +439,8 @@ def test_another_store_or_project_of_the_host_says_nothing_of_this_one(bench):
     assert bench.state() == before
 
 
-def test_a_subagents_session_goes_with_its_parent(bench):
+def test_a_subagents_session_goes_with_its_parent(make_bench):
+    bench = make_bench(sharing=Sharing(subagents=True))
     two_sessions(bench)
     child = bench.session("child", parent="A")
     child.turn("do apricotchild", "done")

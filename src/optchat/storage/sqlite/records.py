@@ -219,7 +219,7 @@ class SqliteRecords:
 
     def put_turn(self, turn: Turn) -> None:
         self._sql.run(
-            f"insert into turn ({_TURN}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+            f"insert into turn ({_TURN}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
             "on conflict (turn_id) do update set session_id = excluded.session_id, "
             "generation = excluded.generation, key = excluded.key, "
             "start_seq = excluded.start_seq, opened_ms = excluded.opened_ms, "
