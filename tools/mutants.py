@@ -81,7 +81,7 @@ MUTANTS = (
         (
             (
                 "coordinator/service.py",
-                "return pinned(turn.pin, session.session_id, own_lineage(tx, session))",
+                "return pinned(turn.pin, session.session_id, own, turn.folded_end)",
                 "return newest(tx, tx.sessions.scope(session.scope_id))",
             ),
         ),
