@@ -102,12 +102,18 @@ def test_superseded_ranges_do_not_come_back_in_any_view_or_answer(
         spoken = [told for role, told in native_texts(request)[1:] if role != "tool"]
         assert not [told for told in spoken if old in told]
     check_requests(host, mine, a)
-    if (memory.home / "config.toml").exists():  # otherwise what is left is native, and not folded
-        assert [line.ref for line in own_lines(mine[0])] == [f"{name}:1:0+2"]
     own, shared, still = answers(mine[-1])
     assert own.startswith(f"superseded: {record} was superseded: {name} was edited or rewound")
     assert shared.startswith(f"superseded: {gone} was superseded")
     assert "to the harbour" in still
+
+    # And once its history as it is now is in its own view.
+    (folded,) = memory.turn(a, "once more", text("ok"))
+    assert old not in memory_of(folded)
+    check_requests(host, [folded], a)
+    if "every-turn" in (memory.home / "config.toml").read_text(encoding="utf-8"):
+        assert re.match(rf"{name}:[1-9]:0", own_lines(folded)[0].ref)
+        assert "to the harbour" in "".join(line.text for line in own_lines(folded))
 
     # The other's next turn: its shared view, and each tool.
     again = memory.turn(
