@@ -108,8 +108,16 @@ MUTANTS = (
             ),
         ),
     ),
-    Mutant("Crash boundaries", ""),
-    Mutant("Slow compactor", ""),
+    Mutant(
+        "Crash boundaries",
+        "a new owner ends the leases of the one that was killed",
+        (("coordinator/daemon.py", "    tx.jobs.end_leases()\n", ""),),
+    ),
+    Mutant(
+        "Slow compactor",
+        "nothing partial is sent unless a person allowed it",
+        (("engine/fold.py", 'if self.deps.config.memory.readiness == "partial":', "if True:"),),
+    ),
     Mutant(
         "Tool protocol",
         "what is kept of the transcript goes out as the host has it, results included",
@@ -130,7 +138,17 @@ MUTANTS = (
             ("core/budget.py", "sizes.other_bytes * 0.6", "sizes.other_bytes * 0.1"),
         ),
     ),
-    Mutant("Long active turn", ""),
+    Mutant(
+        "Long active turn",
+        "finished steps of a live turn that outgrows the window are folded",
+        (
+            (
+                "engine/assemble.py",
+                "live.folded(checkpoints(forest, live, name, target), request)",
+                "live.folded((), request)",
+            ),
+        ),
+    ),
     Mutant(
         "Fork",
         "what a fork inherits is not published again",
@@ -175,8 +193,28 @@ MUTANTS = (
             ("engine/visible.py", "or not self._sees(history, ref.span)", ""),
         ),
     ),
-    Mutant("Deletion and revocation", ""),
-    Mutant("Progress fidelity", ""),
+    Mutant(
+        "Deletion and revocation",
+        "a removal moves the retention epoch on",
+        (
+            (
+                "engine/erase.py",
+                "retention_epoch=scope.retention_epoch + 1",
+                "retention_epoch=scope.retention_epoch",
+            ),
+        ),
+    ),
+    Mutant(
+        "Progress fidelity",
+        "a line that claims more than its source is refused",
+        (
+            (
+                "compactor/admission.py",
+                'found.append(Finding("overclaim", {"names": _shown(too_much)}))',
+                "pass",
+            ),
+        ),
+    ),
     Mutant(
         "Prompt injection",
         "what memory holds is escaped before it is rendered",

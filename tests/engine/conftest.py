@@ -45,7 +45,7 @@ class Bench:
         """Close the store and open it again, as a restart does; sessions go on with the new one."""
         self.store.close()
         self.store = SqliteStore(self.folder / "memory.db", self.clock)
-        self.service.store = self.store
+        self.service.store = self.service.requests.store = self.store
 
     def session(self, name: str = "A", **options: Any) -> ScriptedSession:
         return ScriptedSession(self.service, name, **options)

@@ -22,7 +22,7 @@ def restart(bench: Any, sharing: Sharing) -> None:
     """The coordinator starts again with another config.toml."""
     bench.config = msgspec.structs.replace(bench.config, sharing=sharing)
     bench.deps = Deps(bench.config, bench.clock, bench.ids)
-    bench.service.deps = bench.deps
+    bench.service.deps = bench.service.requests.deps = bench.deps
     bench.reopen()
     bench.service.start()
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from optchat.core.scopes import Scope
+from optchat.coordinator.readers import chosen_scope
 from optchat.engine import forget, presence, targets
 from optchat.engine.deps import Deps
 from optchat.engine.search import parse_time
@@ -39,11 +38,10 @@ class _DryRun(Exception):
 
 @dataclass(slots=True)
 class Forgetting:
-    """The routes that remove. ``choose`` finds the scope that a person means."""
+    """The routes that remove."""
 
     store: Store
     deps: Deps
-    choose: Callable[[Tx, str | None, str | None], Scope]
 
     def forget(self, request: ForgetRequest) -> ForgetResponse:
         """Remove, and empty the log, so that no byte of it is left in the store.
@@ -77,7 +75,7 @@ class Forgetting:
         if request.what == "project":
             project = targets.project_in(tx.sessions.projects(), request.name)
             return forget.forget_project(tx, self.deps, project)
-        scope = self.choose(tx, request.scope, request.directory)
+        scope = chosen_scope(tx, self.deps, request.scope, request.directory)
         match request.what:
             case "session":
                 session = targets.session_named(tx, scope, request.name)
