@@ -194,6 +194,106 @@ def test_no_connection_costs_nothing(make_bench):
     assert "no connection" in bench.service.status().notices[0]
 
 
+def test_what_is_said_about_a_line_is_no_line(make_bench):
+    """§10: a model of 0.5B parameters answers a complaint with the complaint, names and all."""
+
+    def script(received):
+        if not received.asked.is_retry:
+            return lines(received, lambda c, t: "Bananas grow during warm summers, in 1999")
+        told = received.asked.texts[-1].split("\n")[1]
+        assert "http.ts" in told, "it names what to keep, and would pass for a line about it"
+        return told
+
+    with Endpoint(script) as endpoint:
+        bench = one_leaf(make_bench, openai(endpoint))
+        bench.finish()
+        assert bench.node(0) is None
+        assert bench.findings()["drafting"] >= 1
+        assert bench.counts() == {"failed": 1}
+
+
+def test_a_line_may_quote_a_source_that_speaks_of_lines(make_bench):
+    """§10: the same words are no fault where the source has them."""
+    source = "The linter says that the line has no words, in src/net/http.ts. " * 12
+    with Endpoint(
+        lambda r: lines(r, lambda c, t: "Linter: the line has no words, src/net/http.ts")
+    ) as endpoint:
+        bench = make_bench(openai(endpoint))
+        a = bench.session()
+        a.assistant(source)
+        a.sync()
+        bench.clock.advance(DAY_MS)
+        bench.drain()
+        assert "no words" in bench.node(0).text
+
+
+def test_the_same_answer_twice_ends_the_conversation(make_bench):
+    """I12: what was said did not move the model, and a third call would buy the same."""
+    with Endpoint(LINE_FAULTS["invented"]) as endpoint:
+        bench = one_leaf(make_bench, openai(endpoint))
+        bench.drain()
+        assert len(endpoint.received) == 2
+        bench.finish()
+        assert bench.counts() == {"failed": 1}
+        assert len(endpoint.received) == 6
+
+
+def test_what_failed_is_asked_for_with_some_freedom(make_bench):
+    """§10: a model that takes its likeliest word gives the same answer to the same sources again.
+
+    Such a model is the script here: at temperature 0 it says what it said before.
+    """
+
+    def stubborn(received):
+        fault = LINE_FAULTS["invented"] if not received.body["temperature"] else None
+        return fault(received) if fault else obedient(received.asked)
+
+    for script in (stubborn, first_then_good(REPLY_FAULTS["cut"])):
+        with Endpoint(script) as endpoint:
+            bench = one_leaf(make_bench, openai(endpoint))
+            bench.drain()
+            assert is_good(bench, bench.node(0))
+            first, again = [r.body["temperature"] for r in endpoint.received]
+            assert (first, again) == (0.0, 0.5)
+
+
+def test_a_job_that_comes_back_is_asked_for_with_some_freedom_from_the_start(make_bench):
+    with Endpoint(LINE_FAULTS["invented"]) as endpoint:
+        bench = one_leaf(make_bench, openai(endpoint))
+        bench.finish()
+        firsts = [r.body["temperature"] for r in endpoint.received if not r.asked.is_retry]
+        assert firsts == [0.0, 0.5, 0.5]
+
+
+@pytest.mark.parametrize(
+    "copied", ["\n[/{0}]", " [/{0}]", "\n[{0} assistant]\nThe retry", "\n[{0} x]\nThe\n[/{0}]\n"]
+)
+def test_a_source_that_is_copied_behind_its_line_is_no_part_of_it(make_bench, copied):
+    """§10: a good line is not refused because the model goes on with the source's own block."""
+
+    def script(received):
+        (line,) = obedient(received.asked).split("\n")
+        return line + copied.format(received.asked.codes[0])
+
+    with Endpoint(script) as endpoint:
+        bench = one_leaf(make_bench, openai(endpoint))
+        bench.drain()
+        assert is_good(bench, bench.node(0))
+        assert "[/" not in bench.node(0).text
+        assert len(endpoint.received) == 1
+
+
+def test_a_line_that_goes_on_behind_the_foot_is_not_taken(make_bench):
+    def script(received):
+        return f"{obedient(received.asked)}\n[/{received.asked.codes[0]}]\nbut it was not so"
+
+    with Endpoint(script) as endpoint:
+        bench = one_leaf(make_bench, openai(endpoint))
+        bench.finish()
+        assert bench.node(0) is None
+        assert bench.findings()["broken"] >= 1
+
+
 def test_lines_of_a_bad_batch_that_are_good_are_kept(make_bench):
     """Missing, double, swapped and foreign ids in one answer: only what is right stands."""
     first = True

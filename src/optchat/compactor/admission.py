@@ -13,6 +13,7 @@ from functools import cached_property
 
 from optchat.compactor.facts import FAILURE, Facts, claims, is_number, names, unfounded_claims
 from optchat.compactor.facts import words as words_of
+from optchat.compactor.prompts import prompts
 from optchat.core.context import escaped_bytes
 from optchat.limits import SUMMARY_BYTES_MAX
 
@@ -170,6 +171,9 @@ def _form(line: str, subject: Subject) -> list[Finding]:
     if (_DRAFTING_HEAD.match(line) and not own_words) or (
         drafting and drafting[0].lower() not in subject.source.low
     ):
+        found.append(Finding("drafting"))
+    elif any(c in line.lower() and c not in subject.source.low for c in prompts().complaints):
+        # What was said about an earlier line names names of the source, and would pass for one.
         found.append(Finding("drafting"))
     if _REASONING.search(bare):
         found.append(Finding("reasoning"))

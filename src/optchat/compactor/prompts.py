@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 
 _COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
+_PIECES = re.compile(r"\{[^}]*\}|[.;:]")
+PIECE_WORDS_MIN = 4
 _VERSION = re.compile(r"<!-- version: (\d+)")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Prompts:
     """``version`` is stored with each node; ``digest`` ties it to the text."""
 
@@ -20,6 +22,12 @@ class Prompts:
     digest: str
     system: str
     findings: dict[str, str]
+
+    @cached_property
+    def complaints(self) -> tuple[str, ...]:
+        """What is said about findings, in pieces that no line has by chance; lower case."""
+        pieces = (p for text in self.findings.values() for p in _PIECES.split(text.lower()))
+        return tuple(p.strip() for p in pieces if len(p.split()) >= PIECE_WORDS_MIN)
 
 
 @cache
