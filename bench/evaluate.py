@@ -97,6 +97,8 @@ class Watched:
 
     def call(self, call: Call) -> Reply:
         reply = self._model.call(call)
+        if reply.outcome.is_models:
+            return reply  # an outage says nothing of a line
         read = asked_of(call)
         (code,) = read.codes
         asked = self.asked.setdefault(read.first, Asked(call.purpose, read.blocks[code]))

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import pytest
 
+from optchat.compactor.admission import Subject, findings
+from optchat.compactor.facts import Facts
 from optchat.compactor.models.anthropic import AnthropicModel
 from optchat.compactor.models.http import Poster
 from optchat.compactor.models.openai import OpenAIModel
@@ -53,6 +55,7 @@ LINE_FAULTS = {
     "control": lambda r: lines(r, lambda c, t: f"{t}\x07"),
     "markup": lambda r: lines(r, lambda c, t: f"pub:24 {t}"),
     "missing": lambda r: "nothing of the form that was asked for\nat all",
+    "missing ": lambda r: r.asked.codes[0],
     "broken": lambda r: f"{r.asked.codes[0]}: The retry in src/net/http.ts\nwas not touched at all",
     "double": lambda r: obedient(r.asked) + "\n" + obedient(r.asked),
     "foreign": lambda r: lines(r, lambda c, t: t).replace(r.asked.codes[0], "zzzz"),
@@ -112,7 +115,7 @@ def test_a_bad_line_is_asked_for_again_and_the_good_one_stands(make_bench, fault
         bench = one_leaf(make_bench, openai(endpoint))
         bench.drain()
         assert is_good(bench, bench.node(0))
-        assert bench.findings()[fault] == 1
+        assert bench.findings()[fault.strip()] == 1
         assert len(endpoint.received) == 2
         assert endpoint.received[1].asked.texts[0] == endpoint.received[0].asked.texts[0]
         assert bench.counts() == {"done": 1}
@@ -225,6 +228,51 @@ def test_a_line_may_quote_a_source_that_speaks_of_lines(make_bench):
         bench.clock.advance(DAY_MS)
         bench.drain()
         assert "no words" in bench.node(0).text
+
+
+def test_a_name_is_told_whole_and_half_a_name_is_invented(make_bench):
+    """§10: a name that was told in part was copied in part, into lines that passed."""
+    name = "specstory-cli/pkg/providers/claudecode/agent_session_reader_test.go"
+
+    def script(received):
+        if received.asked.is_retry:
+            assert name in received.asked.texts[-1].replace(",", "").split()
+            return lines(received, lambda c, t: f"Agent waits in {name}")
+        return lines(received, lambda c, t: f"Agent waits in {name[:60]}")
+
+    with Endpoint(script) as endpoint:
+        bench = make_bench(openai(endpoint))
+        a = bench.session()
+        a.assistant(f"Now the agent waits in {name} until somebody reads it. " * 8)
+        a.sync()
+        bench.clock.advance(DAY_MS)
+        bench.drain()
+        assert bench.node(0).text == f"Agent waits in {name}"
+        assert bench.findings()["invented"] == 1
+
+
+@pytest.mark.parametrize(
+    "said,stands",
+    [
+        ("waits in http.ts", True),
+        ("waits in src/net", True),
+        ("waits in fetchWithRetry", True),
+        ("waits in fetchWith", False),
+        ("waits in pool_siz", False),
+        ("waits for the pool_size", True),
+        ("waits since 3fa9c1d", True),
+        ("waits with --max-wait", False),
+        ("waits with --max-waiting", True),
+    ],
+)
+def test_a_name_is_in_a_source_to_its_end(said, stands):
+    """§10: letter by letter; a plural and the short form of a hash are the same name."""
+    source = Facts(
+        "It waits in src/net/http.ts, by fetchWithRetry and all pool_sizes, with --max-waiting, "
+        "since 3fa9c1d2e4b5a6978877665544332211ffeeddcc."
+    )
+    found = [f.name for f in findings(said, Subject(kind="assistant", source=source))]
+    assert ("invented" not in found) == stands
 
 
 def test_the_same_answer_twice_ends_the_conversation(make_bench):

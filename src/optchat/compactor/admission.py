@@ -25,6 +25,9 @@ WORDS_MIN = 3
 """A source that had to be summarised is not told in fewer words, unless one is a name of its."""
 
 NAMES_SHOWN = 4
+NAME_CHARS_MAX = 80
+"""A longer one is none that a reader would look for, and is shown with a mark where it is cut."""
+
 SALIENT_CHARS = 4_000
 
 NOT_DONE = ("failed", "interrupted", "error")
@@ -67,7 +70,9 @@ class Subject:
     def salient(self) -> list[str]:
         """The names by which a reader would look for this source."""
         found = names(self.source.text[:SALIENT_CHARS])
-        return [n for n in found if not is_number(n) and len(n) <= 80 and "\n" not in n][:8]
+        return [
+            n for n in found if not is_number(n) and len(n) <= NAME_CHARS_MAX and "\n" not in n
+        ][:8]
 
 
 _DRAFTING_HEAD = re.compile(
@@ -301,4 +306,5 @@ def _pieces(quote: str) -> list[str]:
 
 
 def _shown(values: list[str]) -> str:
-    return ", ".join(v[:60] for v in values[:NAMES_SHOWN])
+    cut = (v if len(v) <= NAME_CHARS_MAX else f"{v[:NAME_CHARS_MAX]}…" for v in values)
+    return ", ".join(list(dict.fromkeys(cut))[:NAMES_SHOWN])

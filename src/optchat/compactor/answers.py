@@ -88,6 +88,8 @@ def _lines(text: str, codes: Container[str]) -> list[str]:
 
 
 def _bare(found: Parsed, lines: Sequence[str], code: str) -> None:
+    if [line.strip() for line in lines] == [code]:
+        return  # the code and nothing behind it
     if len(lines) == 1 and not found.foreign:
         found.lines[code] = lines[0].strip()
         found.noise = 0
