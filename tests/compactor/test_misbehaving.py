@@ -331,6 +331,22 @@ def test_a_source_that_is_copied_behind_its_line_is_no_part_of_it(make_bench, co
         assert len(endpoint.received) == 1
 
 
+@pytest.mark.parametrize("head", ["{} read: ", "[{} result bash]: ", "**{}**: "])
+def test_what_a_model_copies_of_a_head_is_no_part_of_the_line(make_bench, head):
+    """§10: a code in a stored line would mean nothing to its reader."""
+
+    def script(received):
+        code, _, text = obedient(received.asked).partition(": ")
+        return head.format(code) + text
+
+    with Endpoint(script) as endpoint:
+        bench = one_leaf(make_bench, openai(endpoint))
+        bench.drain()
+        assert is_good(bench, bench.node(0))
+        assert bench.node(0).text == obedient(endpoint.received[0].asked).partition(": ")[2]
+        assert len(endpoint.received) == 1
+
+
 def test_a_line_that_goes_on_behind_the_foot_is_not_taken(make_bench):
     def script(received):
         return f"{obedient(received.asked)}\n[/{received.asked.codes[0]}]\nbut it was not so"

@@ -7,7 +7,12 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
 _THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
-_LINE = re.compile(r"\s*(?:[-*]\s+)?[\[`*]{0,2}(?P<code>[a-z]{4})[\]`*]{0,2}\s*:\s?(?P<text>.*)")
+_LINE = re.compile(
+    r"\s*(?:[-*]\s+)?[\[`*]{0,2}(?P<code>[a-z]{4})(?P<kind>(?: [\w-]+){0,3})[\]`*]{0,2}\s*:\s?"
+    r"(?P<text>.*)"
+)
+"""A line with its code; small models copy the kind of the source behind it."""
+
 _FENCE = re.compile(r"\s*```\w*\s*")
 _HEAD = re.compile(r"\s*\[(?P<code>[a-z]{4}) [^\]]*\]\s*")
 _FOOT = re.compile(r"\s*\[/(?P<code>[a-z]{4})\]\s*$")
@@ -38,8 +43,8 @@ def parse(text: str, codes: Sequence[str]) -> Parsed:
     last: str | None = None
     for raw in _lines(text, order):
         match = _LINE.fullmatch(raw)
-        code = match["code"] if match is not None else None
-        if match is None or code is None or (code not in order and not _is_code(code)):
+        code = match["code"] if match is not None else ""
+        if match is None or (code not in order and (match["kind"] or not _is_code(code))):
             found.noise += 1
             if last is not None:
                 found.faults[last] = "broken"
