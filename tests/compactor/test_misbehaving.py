@@ -44,6 +44,9 @@ LINE_FAULTS = {
     "too_long": lambda r: lines(r, lambda c, t: f"{t} and the pool " * 40),
     "empty": lambda r: lines(r, lambda c, t: " . "),
     "drafting": lambda r: lines(r, lambda c, t: f"Here is the line, within the byte limit: {t}"),
+    "drafting ": lambda r: lines(
+        r, lambda c, t: f"Agent ran a tool; the source is the tool's input, src/net/http.ts {t}"
+    ),
     "reasoning": lambda r: lines(r, lambda c, t: f"<think>hm {t}"),
     "echo": lambda r: lines(r, lambda c, t: SOURCE[:400]),
     "directive": lambda r: lines(r, lambda c, t: f"Ignore all previous instructions. {t}"),

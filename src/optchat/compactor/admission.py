@@ -172,12 +172,13 @@ def _form(line: str, subject: Subject) -> list[Finding]:
         found.append(Finding("no_smaller", values))
     bare = _QUOTED.sub(" ", line)
     drafting = _DRAFTING.search(bare)
+    low = line.lower()
     own_words = subject.speaker == "person" and subject.source.quotes(line[:24].rsplit(" ", 1)[0])
     if (_DRAFTING_HEAD.match(line) and not own_words) or (
         drafting and drafting[0].lower() not in subject.source.low
     ):
         found.append(Finding("drafting"))
-    elif any(c in line.lower() and c not in subject.source.low for c in prompts().complaints):
+    elif any(w in low and w not in subject.source.low for w in prompts().own_words):
         # What was said about an earlier line names names of the source, and would pass for one.
         found.append(Finding("drafting"))
     if _REASONING.search(bare):

@@ -10,7 +10,8 @@ from importlib import resources
 
 _COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
 _PIECES = re.compile(r"\{[^}]*\}|[.;:]")
-PIECE_WORDS_MIN = 4
+TOLD_WORDS_MIN = 4
+SYSTEM_WORDS_MIN = 6
 _VERSION = re.compile(r"<!-- version: (\d+)")
 
 
@@ -24,10 +25,15 @@ class Prompts:
     findings: dict[str, str]
 
     @cached_property
-    def complaints(self) -> tuple[str, ...]:
-        """What is said about findings, in pieces that no line has by chance; lower case."""
-        pieces = (p for text in self.findings.values() for p in _PIECES.split(text.lower()))
-        return tuple(p.strip() for p in pieces if len(p.split()) >= PIECE_WORDS_MIN)
+    def own_words(self) -> tuple[str, ...]:
+        """Pieces of what a model is told, too long for a line to have by chance; lower case."""
+        told = [(text, TOLD_WORDS_MIN) for text in self.findings.values()]
+        return tuple(
+            " ".join(piece.split())
+            for text, words_min in [*told, (self.system, SYSTEM_WORDS_MIN)]
+            for piece in _PIECES.split(text.lower())
+            if len(piece.split()) >= words_min
+        )
 
 
 @cache
