@@ -55,24 +55,24 @@ def transcripts() -> list[dict[str, Any]]:
     return sessions
 
 
+def wire_part(part: dict[str, Any]) -> TextPart | ToolPart:
+    """A part of a transcript as a host would send it."""
+    if part["type"] != "tool":
+        return TextPart(id=part["id"], text=part["text"])
+    return ToolPart(
+        id=part["id"],
+        tool=part["tool"],
+        input_json=json.dumps(part["input"]),
+        status="error" if part.get("error") else "completed",
+        output=part.get("output"),
+        error=part.get("error"),
+    )
+
+
 def turns(session: ScriptedSession, messages: list[dict[str, Any]]) -> Iterator[None]:
     """Replay a transcript message by message; yields at the end of each turn."""
     for index, message in enumerate(messages):
-        parts: list[Any] = []
-        for part in message["parts"]:
-            if part["type"] == "tool":
-                parts.append(
-                    ToolPart(
-                        id=part["id"],
-                        tool=part["tool"],
-                        input_json=json.dumps(part["input"]),
-                        status="error" if part.get("error") else "completed",
-                        output=part.get("output"),
-                        error=part.get("error"),
-                    )
-                )
-            else:
-                parts.append(TextPart(id=part["id"], text=part["text"]))
+        parts: list[Any] = [wire_part(p) for p in message["parts"]]
         following = messages[index + 1] if index + 1 < len(messages) else None
         ends = message["role"] == "assistant" and (following is None or following["role"] == "user")
         role = message["role"]

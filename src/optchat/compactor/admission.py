@@ -13,6 +13,7 @@ from functools import cached_property
 
 from optchat.compactor.facts import FAILURE, Facts, claims, is_number, names, unfounded_claims
 from optchat.compactor.facts import words as words_of
+from optchat.compactor.prompts import prompts
 from optchat.core.context import escaped_bytes
 from optchat.limits import SUMMARY_BYTES_MAX
 
@@ -24,6 +25,9 @@ WORDS_MIN = 3
 """A source that had to be summarised is not told in fewer words, unless one is a name of its."""
 
 NAMES_SHOWN = 4
+NAME_CHARS_MAX = 80
+"""A longer one is none that a reader would look for, and is shown with a mark where it is cut."""
+
 SALIENT_CHARS = 4_000
 
 NOT_DONE = ("failed", "interrupted", "error")
@@ -66,7 +70,9 @@ class Subject:
     def salient(self) -> list[str]:
         """The names by which a reader would look for this source."""
         found = names(self.source.text[:SALIENT_CHARS])
-        return [n for n in found if not is_number(n) and len(n) <= 80 and "\n" not in n][:8]
+        return [
+            n for n in found if not is_number(n) and len(n) <= NAME_CHARS_MAX and "\n" not in n
+        ][:8]
 
 
 _DRAFTING_HEAD = re.compile(
@@ -166,10 +172,14 @@ def _form(line: str, subject: Subject) -> list[Finding]:
         found.append(Finding("no_smaller", values))
     bare = _QUOTED.sub(" ", line)
     drafting = _DRAFTING.search(bare)
+    low = line.lower()
     own_words = subject.speaker == "person" and subject.source.quotes(line[:24].rsplit(" ", 1)[0])
     if (_DRAFTING_HEAD.match(line) and not own_words) or (
         drafting and drafting[0].lower() not in subject.source.low
     ):
+        found.append(Finding("drafting"))
+    elif any(w in low and w not in subject.source.low for w in prompts().own_words):
+        # What was said about an earlier line names names of the source, and would pass for one.
         found.append(Finding("drafting"))
     if _REASONING.search(bare):
         found.append(Finding("reasoning"))
@@ -297,4 +307,5 @@ def _pieces(quote: str) -> list[str]:
 
 
 def _shown(values: list[str]) -> str:
-    return ", ".join(v[:60] for v in values[:NAMES_SHOWN])
+    cut = (v if len(v) <= NAME_CHARS_MAX else f"{v[:NAME_CHARS_MAX]}…" for v in values)
+    return ", ".join(list(dict.fromkeys(cut))[:NAMES_SHOWN])

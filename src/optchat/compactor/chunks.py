@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 
 from optchat.compactor.admission import NOT_DONE
-from optchat.compactor.batching import Oversized, Planned
+from optchat.compactor.batching import Oversized, Planned, has_failed
 from optchat.compactor.conversation import LEASE_MARGIN_MS, Conversation, Ended
 from optchat.compactor.desk import Desk
 from optchat.compactor.items import (
@@ -231,6 +231,7 @@ class ChunkTree:
             foreign="",
             scope_id=self.oversized.job.scope_id,
             output_tokens_max=self.deps.config.compactor.output_tokens_max,
+            again=has_failed(self.oversized.job),
         )
         row = self._opened(call)
         record = self.oversized.record

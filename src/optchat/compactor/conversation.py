@@ -17,7 +17,7 @@ from optchat.compactor.desk import Desk
 from optchat.compactor.items import ChunkTarget, Item, LeafTarget, MergeTarget, TurnTarget
 from optchat.compactor.models import Call, ChatModel, Outcome, Reply
 from optchat.compactor.prompts import prompts
-from optchat.compactor.rendering import next_call
+from optchat.compactor.rendering import next_call, said, same_call
 from optchat.compactor.results import Made
 from optchat.core.tree import Node
 from optchat.engine.deps import Deps
@@ -114,7 +114,10 @@ class Conversation:
                 self._settle(asks_again=not last and number == 1)
             else:
                 self.error = f"{reply.outcome.value.replace('_', ' ')}: {reply.detail}".strip(": ")
-            again = reply.outcome is Outcome.ANSWER or reply.outcome in _AGAIN
+            if reply.outcome is Outcome.ANSWER:
+                again = not self._repeats_itself(reply)
+            else:
+                again = reply.outcome in _AGAIN
             following = self._following(reply) if again and self.pending and not last else None
             done = self._commit(reply, took_ms, following)
             if following is None or done.row is None:
@@ -129,9 +132,13 @@ class Conversation:
             reply = self.model.call(self.call)
         return reply, max(0, self.deps.clock.now_ms() - started_ms)
 
+    def _repeats_itself(self, reply: Reply) -> bool:
+        """Whether what was said about an answer did not move the model; once more will not."""
+        return len(self.call.messages) > 1 and self.call.messages[-2].text == said(reply.text)
+
     def _following(self, reply: Reply) -> Call:
         if reply.outcome is not Outcome.ANSWER:
-            return self.call
+            return same_call(self.call)
         wrong = [(code, self._wrong[code]) for code in self.pending]
         return next_call(self.call, reply.text, wrong)
 

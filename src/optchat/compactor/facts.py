@@ -23,6 +23,10 @@ _NAME = re.compile(
     r"|[A-Z]{1,}[A-Z_-]*\d\w*)\b)"
     r"|(?P<number>\d[\d.,:/-]*\d|\d{2,}|\d(?=(?:%|ms|s|kb|mb|gb|px|min|h)\b))",
 )
+_HASH = re.compile(r"[0-9a-f]{7,64}")
+_GOES_ON = re.compile(r"(?!s(?![a-z\d_]))[a-z\d_]")
+"""More of a name; an "s" behind it is only its plural."""
+
 _ABBREVIATIONS = frozenset({"e.g", "i.e", "etc", "vs", "a.m", "p.m"})
 
 
@@ -273,15 +277,24 @@ class Facts:
         return _asserts(self.text, _DECIDING)
 
     def has(self, name: str) -> bool:
-        """Whether a name is in the source letter by letter (case aside)."""
+        """Whether a name is in the source letter by letter (case aside), to its end.
+
+        The beginning of a name is another name; that of a hash is how people write it.
+        """
         low = name.lower()
         if is_number(name):
             plain = name.replace(",", "")
             if plain in self.numbers:
                 return True
             return bool(re.search(rf"(?<![\d.]){re.escape(low)}(?![\d])", self.low))
-        if low in self.low:
+        if _HASH.fullmatch(low) and low in self.low:
             return True
+        at = self.low.find(low)
+        while at >= 0:
+            end = at + len(low)
+            if not (low[-1].isalnum() or low[-1] == "_") or not _GOES_ON.match(self.low, end):
+                return True
+            at = self.low.find(low, at + 1)
         if "/" in name and "." not in name and name.count("/") == 1 and not name.startswith("/"):
             return all(part in self.low for part in low.split("/"))  # "read/write" is no path
         return False

@@ -5,14 +5,17 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 
 _COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
+_PIECES = re.compile(r"\{[^}]*\}|[.;:]")
+TOLD_WORDS_MIN = 4
+SYSTEM_WORDS_MIN = 6
 _VERSION = re.compile(r"<!-- version: (\d+)")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Prompts:
     """``version`` is stored with each node; ``digest`` ties it to the text."""
 
@@ -20,6 +23,17 @@ class Prompts:
     digest: str
     system: str
     findings: dict[str, str]
+
+    @cached_property
+    def own_words(self) -> tuple[str, ...]:
+        """Pieces of what a model is told, too long for a line to have by chance; lower case."""
+        told = [(text, TOLD_WORDS_MIN) for text in self.findings.values()]
+        return tuple(
+            " ".join(piece.split())
+            for text, words_min in [*told, (self.system, SYSTEM_WORDS_MIN)]
+            for piece in _PIECES.split(text.lower())
+            if len(piece.split()) >= words_min
+        )
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from optchat.compactor.admission import Finding
 from optchat.compactor.items import Item
@@ -16,6 +17,9 @@ LINE_TOKENS = 220
 THINKING_TOKENS = 1_500
 """Room for a model that thinks before it writes."""
 
+AGAIN_TEMPERATURE = 0.5
+"""Enough to leave a beaten track, not enough to lose names."""
+
 
 def first_call(
     items: Sequence[Item],
@@ -25,8 +29,9 @@ def first_call(
     foreign: str,
     scope_id: ScopeId,
     output_tokens_max: int,
+    again: bool,
 ) -> Call:
-    """The first message of a conversation.
+    """The first message of a conversation; ``again`` when an earlier one came to nothing.
 
     What is stable stands first: the instructions are the same in every call, and the earlier lines
     grow only at their end between the calls of one session.
@@ -43,28 +48,36 @@ def first_call(
         messages=(Message("user", stable + fresh, stable=len(stable)),),
         output_tokens_max=min(output_tokens_max, THINKING_TOKENS + LINE_TOKENS * len(items)),
         scope_id=scope_id,
+        temperature=AGAIN_TEMPERATURE if again else 0.0,
     )
+
+
+def same_call(call: Call) -> Call:
+    """The same once more, after an answer that held nothing."""
+    return replace(call, temperature=AGAIN_TEMPERATURE)
 
 
 def next_call(call: Call, answer: str, wrong: Sequence[tuple[str, Sequence[Finding]]]) -> Call:
     """The same conversation, with the answer and what is wrong with some of its lines."""
-    said = [f"{code}: {' '.join(_told(f) for f in found)}" for code, found in wrong]
+    told = [f"{code}: {' '.join(_told(f) for f in found)}" for code, found in wrong]
     codes = " ".join(code for code, _ in wrong)
-    text = "Some lines cannot be used:\n" + "\n".join(said) + f"\nWrite again, only: {codes}\n"
+    text = "Some lines cannot be used:\n" + "\n".join(told) + f"\nWrite again, only: {codes}\n"
     first = call.messages[0]
-    return Call(
-        purpose=call.purpose,
-        system=call.system,
+    return replace(
+        same_call(call),
         # The first message keeps its mark: a retry reads all of it from the cache.
         messages=(
             Message("user", first.text, stable=len(first.text)),
             *call.messages[1:],
-            Message("assistant", answer.strip() or "(no answer)"),
+            Message("assistant", said(answer)),
             Message("user", text),
         ),
-        output_tokens_max=call.output_tokens_max,
-        scope_id=call.scope_id,
     )
+
+
+def said(answer: str) -> str:
+    """An answer as it stands in the conversation that goes on."""
+    return answer.strip() or "(no answer)"
 
 
 def _told(finding: Finding) -> str:

@@ -223,6 +223,7 @@ class Worker:
             foreign=told,
             scope_id=job.scope_id,
             output_tokens_max=self.deps.config.compactor.output_tokens_max,
+            again=has_failed(job),
         )
         row = self.desk.row(self.deps, model.name, call, job, planned.turn_id)
         tx.ledger.open(row)

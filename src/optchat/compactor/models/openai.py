@@ -67,7 +67,7 @@ class OpenAIModel:
             limit: call.output_tokens_max,
         }
         if "temperature" not in self._unwanted:
-            body["temperature"] = 0
+            body["temperature"] = call.temperature
         return body
 
 

@@ -61,13 +61,18 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One request to a model: never with tools, never streamed to anybody."""
+    """One request to a model: never with tools, never streamed to anybody.
+
+    ``temperature`` is above 0 where an answer to the same sources could not be used: a model that
+    always takes its likeliest word would give it again.
+    """
 
     purpose: str
     system: str
     messages: tuple[Message, ...]
     output_tokens_max: int
     scope_id: ScopeId
+    temperature: float = 0.0
 
     @property
     def input_bytes(self) -> int:
