@@ -69,7 +69,7 @@ MUTANTS = (
         "a publication's line says whose it is",
         (
             (
-                "engine/nodes.py",
+                "engine/labels.py",
                 'return f"{name} {publication.outcome.value} {when}"',
                 'return f"{publication.outcome.value} {when}"',
             ),
@@ -80,7 +80,7 @@ MUTANTS = (
         "tools read under the turn's pinned snapshot",
         (
             (
-                "coordinator/service.py",
+                "coordinator/readers.py",
                 "return pinned(turn.pin, session.session_id, own, turn.folded_end)",
                 "return newest(tx, tx.sessions.scope(session.scope_id))",
             ),

@@ -49,8 +49,10 @@ def test_a_tool_loop_of_many_windows_finishes_with_the_request_as_it_was_said(
 
     provider.responder = next_step
     host.prompt_async(session, TASK)
-    requests = provider.wait_for(STEPS + 2, session, timeout=480)
-    eventually(lambda: not host.status().get(session), what="the end of the turn")
+    provider.wait_for(3, session)
+    eventually(lambda: not host.status().get(session), 480, what="the end of the turn")
+    requests = provider.requests(session)
+    assert len(requests) == STEPS + 2
     memory.wait_published(session, 2)
 
     # Not one request is missing, none was refused, and the host never compacted.

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from optchat.core import context
 from optchat.core.publications import Publication
 from optchat.core.records import Outcome, Record, RecordKind
-from optchat.engine.nodes import fits, publication_label, record_label
+from optchat.engine.labels import publication_label, record_label
+from optchat.engine.nodes import fits
 from optchat.limits import LINE_BYTES_MAX, SUMMARY_BYTES_MAX
 from optchat.refs import (
     BlobHash,

@@ -21,7 +21,8 @@ from optchat.compactor.items import (
 )
 from optchat.core.records import Record
 from optchat.core.tree import Node, ScopeTree, SessionTree, Tree
-from optchat.engine.nodes import Forest, fits, is_retired, joined, leaf_text
+from optchat.engine.forest import Forest
+from optchat.engine.nodes import fits, is_retired, joined, leaf_text
 from optchat.errors import IntegrityError
 from optchat.refs import Span, TurnId
 from optchat.storage.ports import Job, JobKind, JobState, Tx

@@ -31,7 +31,7 @@ from optchat.compactor.prompts import prompts
 from optchat.compactor.rendering import first_call
 from optchat.core.tree import SessionTree
 from optchat.engine.deps import Deps
-from optchat.engine.nodes import record_label
+from optchat.engine.labels import record_label
 from optchat.storage.ports import Chunk, ModelCall, Store, Tx
 
 CHUNK_BYTES = 32 * 1024

@@ -18,7 +18,7 @@ from optchat.core.records import RecordKind, Turn
 from optchat.core.snapshots import pinned
 from optchat.core.tree import Node, SessionTree, cover
 from optchat.core.views import Entry, View, advance
-from optchat.engine.nodes import Forest
+from optchat.engine.forest import Forest
 from optchat.engine.sessions import lineage as lineage_of
 from optchat.engine.visible import Reader
 from optchat.errors import OptChatError

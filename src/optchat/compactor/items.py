@@ -14,7 +14,9 @@ from optchat.core.context import escaped_bytes
 from optchat.core.publications import CoverPart
 from optchat.core.records import Record, RecordKind, Turn
 from optchat.core.tree import Node, ScopeTree, SessionTree, Tree
-from optchat.engine.nodes import Forest, is_retired, record_label
+from optchat.engine.forest import Forest
+from optchat.engine.labels import record_label
+from optchat.engine.nodes import is_retired
 from optchat.engine.publish import source_cover, told_pieces
 from optchat.engine.sessions import lineage as lineage_of
 from optchat.errors import IntegrityError

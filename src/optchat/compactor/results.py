@@ -13,17 +13,9 @@ from optchat.core.tree import Node, NodeKind, ScopeTree, SessionTree, Tree, pars
 from optchat.core.views import View, replaced
 from optchat.engine import rebuild
 from optchat.engine.deps import Deps
-from optchat.engine.nodes import (
-    VERBATIM,
-    Forest,
-    children_hash,
-    commit,
-    digest,
-    is_retired,
-    label_of,
-    parent_node,
-    record_label,
-)
+from optchat.engine.forest import Forest
+from optchat.engine.labels import label_of, record_label
+from optchat.engine.nodes import VERBATIM, children_hash, commit, digest, is_retired, parent_node
 from optchat.engine.publish import TurnSource, advance_shared_view, publish, turn_source
 from optchat.engine.sessions import lineage, require_scope
 from optchat.errors import IntegrityError

@@ -13,7 +13,8 @@ from optchat.core.records import Generation, Outcome, Segment, Session
 from optchat.core.tree import SessionTree, parse_tree
 from optchat.engine.deps import Deps
 from optchat.engine.erase import heirs
-from optchat.engine.nodes import Forest, enqueue_node
+from optchat.engine.forest import Forest
+from optchat.engine.nodes import enqueue_node
 from optchat.engine.sessions import lineage
 from optchat.refs import SessionId, Span
 from optchat.storage.ports import Job, JobKind, Tx

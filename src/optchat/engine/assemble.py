@@ -15,8 +15,9 @@ from optchat.core.scopes import Scope
 from optchat.engine.checkpoint import checkpoints
 from optchat.engine.deps import Deps
 from optchat.engine.fold import Folder
+from optchat.engine.forest import Forest
 from optchat.engine.news import news_lines, news_text
-from optchat.engine.nodes import Forest, hurry_session
+from optchat.engine.nodes import hurry_session
 from optchat.engine.room import Room, check_live
 from optchat.engine.scopes import published_in
 from optchat.engine.sessions import own_lineage, require_scope

@@ -14,9 +14,10 @@ from optchat.core.records import Session, Turn
 from optchat.core.scopes import Scope
 from optchat.core.tree import ScopeTree, SessionTree, Tree, parse_tree
 from optchat.core.views import View
+from optchat.engine.forest import Forest
 from optchat.engine.forget import holds_anything
 from optchat.engine.lifecycle import is_current
-from optchat.engine.nodes import Forest, is_retired, node_target
+from optchat.engine.nodes import is_retired, node_target
 from optchat.engine.publish import source_cover
 from optchat.engine.sessions import lineage, own_lineage
 from optchat.errors import IntegrityError

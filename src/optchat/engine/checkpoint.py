@@ -14,7 +14,7 @@ from optchat.core.budget import text_tokens
 from optchat.core.records import Checkpoint
 from optchat.core.tree import cover
 from optchat.core.views import Entry, View, coarsest_tokens, project
-from optchat.engine.nodes import Forest
+from optchat.engine.forest import Forest
 from optchat.engine.tail import Live, LiveMessage
 from optchat.refs import Span
 

@@ -14,8 +14,9 @@ from optchat.core.publications import Publication
 from optchat.core.records import Generation, Segment
 from optchat.core.tree import ScopeTree, SessionTree, Tree, ancestors
 from optchat.engine.deps import Deps
+from optchat.engine.forest import Forest
 from optchat.engine.lifecycle import bury, next_revision, without
-from optchat.engine.nodes import Forest, enqueue_node, node_target
+from optchat.engine.nodes import enqueue_node, node_target
 from optchat.engine.sessions import lineage, require_scope
 from optchat.refs import BlobHash, Csn, ScopeId, SessionId, Span
 from optchat.storage.ports import JobKind, Tx

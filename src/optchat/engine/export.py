@@ -10,7 +10,8 @@ from optchat.core.publications import Publication
 from optchat.core.records import Record
 from optchat.core.scopes import Scope
 from optchat.core.tree import cover
-from optchat.engine.nodes import Forest, label_of, record_label
+from optchat.engine.forest import Forest
+from optchat.engine.labels import label_of, record_label
 from optchat.engine.retrieve import iso
 from optchat.engine.visible import Reader
 from optchat.errors import BadInput, IntegrityError

@@ -18,8 +18,8 @@ from optchat.core.scopes import Scope
 from optchat.core.tree import ScopeTree, SessionTree
 from optchat.core.views import Entry, View, advance, clip, coarsest_tokens, project
 from optchat.engine.deps import Deps
+from optchat.engine.forest import Forest
 from optchat.engine.news import news_lines
-from optchat.engine.nodes import Forest
 from optchat.engine.room import Room
 from optchat.engine.tail import Tail, TailTurn
 from optchat.errors import NotReady

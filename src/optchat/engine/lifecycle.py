@@ -12,10 +12,10 @@ from optchat.core.scopes import is_isolated
 from optchat.core.tree import Node, NodeKind, ScopeTree, SessionTree, Tree, ancestors
 from optchat.core.views import View, clip, replaced
 from optchat.engine.deps import Deps
+from optchat.engine.forest import Forest
 from optchat.engine.nodes import (
     RETIRED_LABEL,
     RETIRED_TEXT,
-    Forest,
     commit,
     digest,
     enqueue_node,

@@ -5,7 +5,9 @@ from __future__ import annotations
 from optchat.core import context
 from optchat.core.records import Fold, Pin, Session
 from optchat.core.tree import ScopeTree
-from optchat.engine.nodes import RETIRED_LABEL, RETIRED_TEXT, Forest, publication_label
+from optchat.engine.forest import Forest
+from optchat.engine.labels import publication_label
+from optchat.engine.nodes import RETIRED_LABEL, RETIRED_TEXT
 from optchat.errors import IntegrityError
 from optchat.refs import Csn, PublicationRef, SessionRef, Span
 from optchat.storage.ports import Tx

@@ -8,19 +8,15 @@ Nothing rescans a history.
 from __future__ import annotations
 
 import hashlib
-import re
-from dataclasses import dataclass, field
 
 from optchat.core import context
-from optchat.core.budget import text_tokens
-from optchat.core.publications import Publication
-from optchat.core.records import Lineage, Record, RecordKind, Session
+from optchat.core.records import Record
 from optchat.core.tree import Node, NodeKind, ScopeTree, SessionTree, Tree
-from optchat.core.views import Entry
 from optchat.engine.deps import Deps
-from optchat.errors import IntegrityError
+from optchat.engine.forest import Forest
+from optchat.engine.labels import range_label, record_label
 from optchat.limits import SUMMARY_BYTES_MAX
-from optchat.refs import Csn, PublicationRef, Ref, ScopeId, SessionId, SessionRef, Span
+from optchat.refs import Csn, ScopeId, SessionId, Span
 from optchat.storage.ports import Job, JobKind, JobState, Tx
 
 VERBATIM = "verbatim"
@@ -31,114 +27,6 @@ LIVE_MS = 3_600_000
 
 RETIRED_LABEL = "retired"
 RETIRED_TEXT = "(no longer available)"
-
-
-@dataclass(slots=True)
-class Forest:
-    """The nodes of one sequence as its readers see it: a scope's tree, or a session's lineage.
-
-    Looks a span up in the tree that owns it, names it as the reader does, and measures its line.
-    Entries are cached for the life of the object, which is one unit of work.
-    """
-
-    tx: Tx
-    tree: Tree
-    number: int = 0
-    lineage: Lineage | None = None
-    csn: Csn | None = None
-    _entries: dict[Span, Entry | None] = field(default_factory=dict[Span, Entry | None])
-
-    def owner(self, span: Span) -> Tree:
-        return self.lineage.tree_of(span) if self.lineage is not None else self.tree
-
-    def holds(self, span: Span) -> bool:
-        """Whether a span lies inside the history; a scope's tree has no other end than its own."""
-        return self.lineage is None or span.end_exclusive <= self.lineage.length
-
-    def node(self, span: Span) -> Node | None:
-        if not self.holds(span):
-            return None
-        return self.tx.trees.node(self.owner(span), span, self.csn)
-
-    def ref(self, span: Span) -> Ref:
-        if isinstance(self.tree, ScopeTree):
-            return PublicationRef(span)
-        return SessionRef(self.number, self.tree.generation, span)
-
-    def line(self, node: Node) -> str:
-        return context.line(str(self.ref(node.span)), node.label, node.text)
-
-    def entry(self, span: Span) -> Entry | None:
-        """The frontier entry of a durable node; None while it is not made."""
-        if span not in self._entries:
-            node = self.node(span)
-            self._entries[span] = self.entry_of(node) if node is not None else None
-        return self._entries[span]
-
-    def entry_of(self, node: Node) -> Entry:
-        rendered = self.line(node)
-        return Entry(node.span, node.revision, len(rendered.encode()), text_tokens(rendered))
-
-    def covering(self, span: Span) -> list[Entry] | None:
-        """The fewest durable nodes that cover a span; None while a leaf of it is not there."""
-        found: list[Entry] = []
-        pending = [span]
-        while pending:
-            below = pending.pop()
-            entry = self.entry(below)
-            if entry is not None:
-                found.append(entry)
-            elif below.count == 1:
-                return None
-            else:
-                pending += reversed(below.children)
-        return found
-
-    def leaf_entries(self, start: int, end_exclusive: int) -> list[Entry]:
-        """Entries of the contiguous durable leaves from ``start``, up to the first gap."""
-        found: list[Entry] = []
-        for owner_tree, first, last in self._pieces(start, end_exclusive):
-            at = first
-            while at < last:
-                leaves = self.tx.trees.leaves_from(owner_tree, at, min(512, last - at))
-                found += [self.entry_of(leaf) for leaf in leaves]
-                at += len(leaves)
-                if not leaves:
-                    return found
-        return found
-
-    def _pieces(self, start: int, end_exclusive: int) -> list[tuple[Tree, int, int]]:
-        if self.lineage is None:
-            return [(self.tree, start, end_exclusive)]
-        return [
-            (s.tree, s.start, s.end_exclusive) for s in self.lineage.owners(start, end_exclusive)
-        ]
-
-    def lines(self, entries: tuple[Entry, ...]) -> list[str]:
-        """The rendered lines of a frontier, in order."""
-        return [self.line(node) for node in self.nodes(entries)]
-
-    def nodes(self, entries: tuple[Entry, ...]) -> list[Node]:
-        """The nodes of a frontier, in order; one statement for each tree that owns some.
-
-        Raises:
-            IntegrityError: the frontier names a revision that is gone; a gap is never shown as
-                whole.
-        """
-        asked: dict[Tree, list[Entry]] = {}
-        for entry in entries:
-            asked.setdefault(self.owner(entry.span), []).append(entry)
-        found: dict[Span, Node] = {}
-        for tree, members in asked.items():
-            nodes = self.tx.trees.nodes_in(tree, [(e.span, e.revision) for e in members])
-            for entry, node in zip(members, nodes, strict=True):
-                if node is None:
-                    raise IntegrityError(
-                        f"a view names revision {entry.revision} of {self.ref(entry.span)}, which "
-                        "is gone; the originals are kept."
-                    )
-                found[entry.span] = node
-        return [found[e.span] for e in entries]
 
 
 def node_target(tree: Tree, span: Span) -> str:
@@ -162,30 +50,6 @@ def digest(*parts: str) -> str:
         data = part.encode("utf-8", "surrogatepass")
         hasher.update(len(data).to_bytes(8, "big") + data)
     return hasher.hexdigest()
-
-
-def record_label(record: Record) -> str:
-    """The structured part of a record's line: its kind, and tool and status where it has them."""
-    words = {
-        RecordKind.TOOL_CALL: "call",
-        RecordKind.TOOL_RESULT: "result",
-    }
-    parts = [words.get(record.kind, record.kind.value)]
-    if record.tool:
-        parts.append(_name(record.tool))
-    if record.status and record.status != "completed":
-        parts.append(record.status)
-    if record.truncated:
-        parts.append("truncated by host")
-    return " ".join(parts)
-
-
-def _name(tool: str) -> str:
-    """A tool's name as one word, short enough that the line around it keeps its bound."""
-    name = re.sub(r"[\s|]+", "_", tool[:40])
-    while context.escaped_bytes(name) > 120:
-        name = name[:-1]
-    return name
 
 
 def leaf_text(record: Record, text: str) -> str | None:
@@ -284,7 +148,7 @@ def parent_node(
     """The node of a span over two children; its label is mechanical."""
     label = ""
     if isinstance(forest.tree, ScopeTree):
-        label = _range_label(tx, forest.tree.scope_id, span)
+        label = range_label(tx, forest.tree.scope_id, span)
     return Node(
         tree=forest.owner(span),
         span=span,
@@ -308,7 +172,7 @@ def merged_bytes_max(tx: Tx, forest: Forest, span: Span, children: tuple[Node, N
     """
     label = ""
     if isinstance(forest.tree, ScopeTree):
-        label = _range_label(tx, forest.tree.scope_id, span)
+        label = range_label(tx, forest.tree.scope_id, span)
     frame = len(context.line(str(forest.ref(span)), label, "").encode())
     members = sum(forest.entry_of(child).line_bytes for child in children)
     return min(SUMMARY_BYTES_MAX, members - frame - 1)
@@ -316,37 +180,6 @@ def merged_bytes_max(tx: Tx, forest: Forest, span: Span, children: tuple[Node, N
 
 def children_hash(children: tuple[Node, Node]) -> str:
     return digest(*(part for c in children for part in (c.input_hash, c.label, c.text)))
-
-
-def label_of(tx: Tx, publication: Publication) -> str:
-    """The label of a publication, from what its scope knows of the session and its parent."""
-    session = tx.sessions.session_in(publication.scope_id, publication.session_id)
-    if session is None:
-        raise IntegrityError(f"the session of pub:{publication.seq} is missing.")
-    return publication_label(publication, session_name(tx, session))
-
-
-def session_name(tx: Tx, session: Session) -> str:
-    """How a scope names a session: s13, and for a subagent's whose it is."""
-    if session.parent_host_session is None:
-        return f"s{session.number}"
-    parent = tx.sessions.session_of_host(session.host, session.parent_host_session)
-    known = tx.sessions.session_in(session.scope_id, parent.session_id) if parent else None
-    return f"s{session.number} subagent of {f's{known.number}' if known else 'another'}"
-
-
-def publication_label(publication: Publication, name: str) -> str:
-    """The structured part of a publication's line: whose turn, how it ended, when."""
-    when = context.utc_minute(publication.completed_ms)
-    return f"{name} {publication.outcome.value} {when}"
-
-
-def _range_label(tx: Tx, scope_id: ScopeId, span: Span) -> str:
-    ends = tx.publications.ends(scope_id, span.start, span.end_exclusive)
-    if ends is None:
-        return ""
-    first, last = ends
-    return f"{context.utc_minute(first.completed_ms)}..{context.utc_minute(last.completed_ms)}"
 
 
 def commit(tx: Tx, node: Node) -> None:

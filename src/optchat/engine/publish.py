@@ -14,14 +14,10 @@ from optchat.core.records import Lineage, RecordKind, Segment, Session, Turn
 from optchat.core.tree import Node, NodeKind, ScopeTree, SessionTree, cover
 from optchat.core.views import advance
 from optchat.engine.deps import Deps
+from optchat.engine.forest import Forest
+from optchat.engine.labels import label_of
 from optchat.engine.lifecycle import is_current
-from optchat.engine.nodes import (
-    VERBATIM,
-    Forest,
-    complete_parents,
-    digest,
-    label_of,
-)
+from optchat.engine.nodes import VERBATIM, complete_parents, digest
 from optchat.engine.sessions import lineage as lineage_of
 from optchat.engine.sessions import require_scope
 from optchat.errors import IntegrityError

@@ -14,8 +14,9 @@ from optchat.core.tree import ScopeTree, SessionTree, Tree, parse_tree
 from optchat.core.views import Entry
 from optchat.engine.check import Found, check_scope, check_session
 from optchat.engine.deps import Deps
+from optchat.engine.forest import Forest
 from optchat.engine.lifecycle import bury, next_revision
-from optchat.engine.nodes import Forest, enqueue_node
+from optchat.engine.nodes import enqueue_node
 from optchat.engine.publish import advance_shared_view, schedule_publication
 from optchat.engine.sessions import lineage, require_scope
 from optchat.refs import ScopeId, SessionId, Span, TurnId

@@ -10,7 +10,8 @@ from optchat.core.context import escape
 from optchat.core.records import Record, Session
 from optchat.core.tree import Node
 from optchat.engine.answers import Answer, Cursor, decode_cursor, encode_cursor, quoted
-from optchat.engine.nodes import Forest, label_of, record_label, session_name
+from optchat.engine.forest import Forest
+from optchat.engine.labels import label_of, record_label, session_name
 from optchat.engine.visible import Reader, missing
 from optchat.errors import IntegrityError
 from optchat.limits import (

@@ -14,7 +14,7 @@ from optchat.core.scopes import is_isolated
 from optchat.core.tree import SessionTree
 from optchat.engine.deps import Deps
 from optchat.engine.erase import withdraw
-from optchat.engine.nodes import Forest
+from optchat.engine.forest import Forest
 from optchat.engine.sessions import enter, own_lineage, require_scope, scope_for
 from optchat.errors import BadInput
 from optchat.refs import ScopeId

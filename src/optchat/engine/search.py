@@ -13,7 +13,8 @@ from datetime import datetime
 from optchat.core.context import escape
 from optchat.core.tree import SessionTree
 from optchat.engine.answers import Answer, Cursor, decode_cursor, encode_cursor
-from optchat.engine.nodes import digest, record_label
+from optchat.engine.labels import record_label
+from optchat.engine.nodes import digest
 from optchat.engine.retrieve import iso
 from optchat.engine.visible import Reader, not_found
 from optchat.errors import BadInput

@@ -8,7 +8,7 @@ from optchat.core.tree import ScopeTree
 from optchat.core.views import project
 from optchat.engine.assemble import is_valid
 from optchat.engine.deps import Deps
-from optchat.engine.nodes import Forest
+from optchat.engine.forest import Forest
 from optchat.engine.sessions import require_scope
 from optchat.engine.sizes import message_tokens, native, overhead_tokens, window_of
 from optchat.engine.sync import open_turn

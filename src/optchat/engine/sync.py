@@ -21,8 +21,9 @@ from optchat.core.records import (
     Turn,
 )
 from optchat.engine.deps import Deps
+from optchat.engine.forest import Forest
 from optchat.engine.lifecycle import branch, fork
-from optchat.engine.nodes import Forest, complete_parents, hurry_session, seal_leaf
+from optchat.engine.nodes import complete_parents, hurry_session, seal_leaf
 from optchat.engine.payloads import Source, sources
 from optchat.engine.publish import schedule_publication
 from optchat.engine.scopes import published_in, settle

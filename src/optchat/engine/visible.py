@@ -11,7 +11,7 @@ from optchat.core.publications import Publication
 from optchat.core.records import Lineage, Record, Session
 from optchat.core.snapshots import Visibility
 from optchat.core.tree import ScopeTree, SessionTree
-from optchat.engine.nodes import Forest
+from optchat.engine.forest import Forest
 from optchat.engine.sessions import lineage as lineage_of
 from optchat.errors import NotFound, SnapshotExpired, Superseded
 from optchat.refs import PublicationRef, Ref, SessionRef, Span

@@ -11,11 +11,13 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from optchat.errors import Fenced, StorageError
-from optchat.storage.memory.history import MemoryBlobs, MemoryRecords, MemorySessions, MemoryTrees
 from optchat.storage.memory.ledger import MemoryChunks, MemoryLedger
 from optchat.storage.memory.queue import MemoryJobs, MemoryMeta, MemoryRemovals
+from optchat.storage.memory.records import MemoryRecords
+from optchat.storage.memory.sessions import MemorySessions
 from optchat.storage.memory.sharing import MemoryPublications, MemorySearch
 from optchat.storage.memory.state import Changes, Tables
+from optchat.storage.memory.trees import MemoryBlobs, MemoryTrees
 from optchat.storage.ports import Damage, Tx
 
 T = TypeVar("T")

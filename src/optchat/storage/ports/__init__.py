@@ -1,0 +1,62 @@
+"""The verbs that the engine needs of a store.
+
+Verbs, not SQL: no rows, cursors or database errors cross this port. A unit of work is a function
+of a transaction that may be **run again**; it holds nothing open across a model call or a request.
+Correctness never leans on there being one writer: uniqueness, compare-and-set and fencing tokens
+are conditions of the writes themselves. Time, ids and randomness come from the engine.
+
+Every implementation passes ``tests/conformance``. A read that serves a caller takes a
+``Visibility``; the reads without one are the engine's own bookkeeping and are never returned as
+they are.
+"""
+
+from optchat.storage.ports.history import Blobs, Records, Sessions
+from optchat.storage.ports.shared import Publications, Search, Trees
+from optchat.storage.ports.store import Clock, IdSource, Meta, Removals, Store, Tx
+from optchat.storage.ports.values import (
+    Chunk,
+    Damage,
+    DamageKind,
+    Job,
+    JobKind,
+    JobState,
+    ModelCall,
+    NodeHit,
+    Removal,
+    SearchHit,
+    SearchQuery,
+    SharedBase,
+    Spent,
+)
+from optchat.storage.ports.work import Chunks, Jobs, Ledger
+
+__all__ = [
+    "Blobs",
+    "Chunk",
+    "Chunks",
+    "Clock",
+    "Damage",
+    "DamageKind",
+    "IdSource",
+    "Job",
+    "JobKind",
+    "JobState",
+    "Jobs",
+    "Ledger",
+    "Meta",
+    "ModelCall",
+    "NodeHit",
+    "Publications",
+    "Records",
+    "Removal",
+    "Removals",
+    "Search",
+    "SearchHit",
+    "SearchQuery",
+    "Sessions",
+    "SharedBase",
+    "Spent",
+    "Store",
+    "Trees",
+    "Tx",
+]
