@@ -107,6 +107,10 @@ class Life:
                     self.at_crash(self)
                     self._start("")
 
+    def stop(self) -> None:
+        self.process.terminate()
+        assert self.process.wait(30) == 0
+
     def talk(self) -> None:
         """Conversations, an edit and two removals, all summarised and published before the next."""
         remote = Remote(self)  # type: ignore[arg-type]
@@ -224,7 +228,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Reference:
     home = tmp_path_factory.mktemp("reference") / "home"
     with life() as lived:
         lived.talk()
-        lived.memory.stop()
+        lived.stop()
         shutil.copytree(lived.memory.home, home)
         passed = json.loads((home / "points.json").read_text())
         made = Reference(home, {**passed, "migration": 1}, kept(lived.memory), len(lived.calls))
@@ -288,8 +292,8 @@ def whole(lived: Life) -> None:
         store.close()
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("seed", range(SEEDS))
 def test_a_kill_leaves_the_state_before_or_the_whole_state_after(
     reference: Reference, point: str, seed: int
 ) -> None:
@@ -316,7 +320,7 @@ def test_a_kill_leaves_the_state_before_or_the_whole_state_after(
         print(f"{point} {side} {nth}: {len(lived.calls)} calls")  # noqa: T201
         assert lived.crashes == 1
         assert seen == [side == "after"]
-        lived.memory.stop()
+        lived.stop()
         assert kept(lived.memory) == reference.kept
         made = 0 if point == "migration" else reference.calls
         # At most the one call whose answer was not committed yet is made a second time.
