@@ -108,8 +108,8 @@ class Life:
                     self._start("")
 
     def stop(self) -> None:
-        self.process.terminate()
-        assert self.process.wait(30) == 0
+        self.process.kill()
+        self.process.wait(30)
 
     def talk(self) -> None:
         """Conversations, an edit and two removals, all summarised and published before the next."""
