@@ -1,4 +1,4 @@
-"""The power goes at every write and sync of a workload of the real store (I6, §9, §10).
+"""The power goes at every write and sync of a workload of the real store (I6, I8, §9, §10, §12).
 
 What is kept must be the state before the commit in flight or the whole state after it, with every
 acknowledged commit in it. ``OPTCHAT_TEST_CUTS=all`` tries every cut instead of a sample.
@@ -97,7 +97,7 @@ class Recorded(SqliteStore):
 
 
 def run_workload(folder: Path, *, level: int) -> tuple[Disk, list[Acknowledged]]:
-    """Sessions that talk, are summarised, published, edited and forked; then a new schema."""
+    """Sessions that talk, are summarised, edited, forked and forgotten; then a new schema."""
     memory = Memory(
         readiness_timeout_ms=0,
         own_high_bytes=1_500,
