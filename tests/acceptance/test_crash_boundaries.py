@@ -1,7 +1,8 @@
 """kill -9 before and after each kind of commit: the state before, or one whole new state.
 
-§16 Crash boundaries, §9, §10; invariants I5, I6, I7, I12. A real coordinator, a scripted host that
-asks again, and a model on loopback that counts. ``OPTCHAT_TEST_SEEDS`` lives for each point.
+§16 Crash boundaries, §9, §10, §12; invariants I5, I6, I7, I8, I12. A real coordinator, a scripted
+host that asks again, and a model on loopback that counts. ``OPTCHAT_TEST_SEEDS`` lives for each
+point.
 """
 
 from __future__ import annotations
@@ -17,14 +18,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from optchat.config import Config
-from optchat.coordinator.client import Client
+from optchat.coordinator.client import Client, RemoteError
 from optchat.coordinator.doctor import examine
 from optchat.engine.deps import Deps
+from optchat.engine.forget import UNSCRUBBED
 from optchat.errors import Unreachable
 from optchat.storage.sqlite import SqliteStore
 from optchat.storage.sqlite import store as store_module
@@ -32,9 +34,17 @@ from optchat.storage.sqlite.migrations import MIGRATIONS, backup_path, migrate
 from optchat.testing.clockwork import CountedIds, ManualClock
 from optchat.testing.endpoint import Endpoint
 from optchat.testing.scripted import ScriptedSession
-from optchat.wire import DoctorRequest, StatusResponse
+from optchat.wire import (
+    DoctorRequest,
+    ForgetRequest,
+    ForgetResponse,
+    StatusResponse,
+    ToolRequest,
+    ToolResponse,
+)
 from tests.durability.crashing import MIGRATED, POINTS
 from tests.e2e.support_b import Memory, Remote, eventually, temporary_memory
+from tests.harness.remains import copied, remains, rows
 
 pytestmark = [pytest.mark.hostless, pytest.mark.slow]
 
@@ -65,6 +75,8 @@ class Life:
         self.endpoint = endpoint
         self.migrated = migrated
         self.crashes = 0
+        self.going = ""
+        self.before: dict[str, list[Any]] = {}
         self.at_crash: Callable[[Life], None] = lambda _: None
         memory.configure(SETTINGS.format(url=endpoint.url))
         self._start(crash)
@@ -95,12 +107,16 @@ class Life:
                     self.at_crash(self)
                     self._start("")
 
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait(30)
+
     def talk(self) -> None:
-        """Two conversations and an edit, each step summarised and published before the next."""
+        """Conversations, an edit and two removals, all summarised and published before the next."""
         remote = Remote(self)  # type: ignore[arg-type]
-        a, b = ScriptedSession(remote, "A"), ScriptedSession(remote, "B")
+        a, b, c = (ScriptedSession(remote, name) for name in "ABC")
         published = 0
-        for session, asked in ((a, "first"), (b, "second"), (a, "third")):
+        for session, asked in ((a, "first osprey47"), (b, "second"), (a, "third")):
             session.turn(f"{asked}: {LONG}", f"answer to {asked}: {LONG}")
             published += 1
             self.drained(published)
@@ -108,7 +124,34 @@ class Life:
         a.sync(idle=True)
         self.drained(published)
         a.turn(f"fourth: {LONG}", f"answer to fourth: {LONG}")
-        self.drained(published + 1)
+        c.turn(f"fifth bustard48: {LONG}", f"answer to fifth: {LONG}")
+        self.drained(published + 2)
+        self.forget("session", "C", "bustard48")
+        self.drained(published + 2)
+        self.forget("turn", "pub:0", "osprey47")
+        self.drained(published + 2)
+        a.turn(f"sixth: {LONG}", f"answer to sixth: {LONG}")
+        self.drained(published + 3)
+
+    def forget(self, what: Literal["session", "turn"], name: str, word: str) -> None:
+        """Remove; asked again after a crash, there is either still all of it or nothing any more.
+
+        In the end no tool finds the word that it held, and no byte of it is left.
+        """
+        self.going, self.before = word, kept(self.memory)
+        crashes = self.crashes
+        try:
+            request = ForgetRequest(what=what, name=name, directory="/project")
+            self.call("/v1/forget", request, ForgetResponse)
+        except RemoteError as error:
+            if error.code != "not_found" or self.crashes == crashes:
+                raise
+        eventually(lambda: self.memory.rows(f"select 1 from meta where {SCRUBBED}"))
+        assert not remaining(self.memory, word)
+        search = ToolRequest(
+            tool="memory_search", args_json=json.dumps({"query": word}), directory="/project"
+        )
+        assert self.call("/v1/tool", search, ToolResponse).output.startswith("0 of")
 
     def drained(self, published: int) -> None:
         def done() -> bool:
@@ -136,21 +179,38 @@ def life(crash: str = "", home: Path | None = None) -> Iterator[Life]:
 
 
 KEPT = {
-    "records": "select s.number, r.generation, seq, event_key, kind, payload from record r "
+    "records": "select s.host_session, r.generation, seq, event_key, kind, payload from record r "
     "join session s using (session_id)",
-    "turns": "select s.number, t.generation, key, start_seq, end_seq_exclusive, outcome, "
+    "turns": "select s.host_session, t.generation, key, start_seq, end_seq_exclusive, outcome, "
     "pin is null, news = '' from turn t join session s using (session_id)",
-    "publications": "select seq, s.number, p.generation, start_seq, end_seq_exclusive, outcome, "
-    "died is null from publication p join session s using (session_id)",
-    "nodes": "select coalesce((select s.number || substr(n.tree, 3 + length(session_id)) "
+    "publications": "select seq, s.host_session, p.generation, start_seq, end_seq_exclusive, "
+    "outcome, died is null from publication p join session s using (session_id)",
+    "nodes": "select coalesce((select s.host_session || substr(n.tree, 3 + length(session_id)) "
     "from session s where n.tree like 'g:' || session_id || ':%'), 'p'), start, count, kind, "
     "label, text from node n where died is null",
+    "removals": "select what, counts, places from removal",
 }
+SCRUBBED = f"key = '{UNSCRUBBED}' and value = '0'"
 
 
 def kept(memory: Memory) -> dict[str, list[Any]]:
-    """All that matters of a store, by the numbers that it gives instead of random ids."""
+    """All that matters of a store, by the host's names instead of random ids."""
     return {name: sorted(memory.rows(sql), key=repr) for name, sql in KEPT.items()}
+
+
+def scratch(memory: Memory) -> Path:
+    return memory.home.with_name("copy")
+
+
+def remaining(memory: Memory, word: str) -> dict[str, list[str]]:
+    """The files that still hold any byte of a word."""
+    return remains(memory.home, (word,), scratch(memory))
+
+
+def is_readable(memory: Memory, word: str) -> bool:
+    """Whether a row, original or index tells a word."""
+    copy = copied(memory.home, scratch(memory)) / memory.paths.store.name
+    return any(word.encode() in data for _, data in rows(copy))
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +228,8 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Reference:
     home = tmp_path_factory.mktemp("reference") / "home"
     with life() as lived:
         lived.talk()
-        lived.memory.stop()
+        lived.stop()
+        lived.memory.paths.socket.unlink()
         shutil.copytree(lived.memory.home, home)
         passed = json.loads((home / "points.json").read_text())
         made = Reference(home, {**passed, "migration": 1}, kept(lived.memory), len(lived.calls))
@@ -176,16 +237,17 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Reference:
     return made
 
 
-def is_there(point: str, what: Any, look: Callable[[str], list[Any]]) -> bool:
+def is_there(point: str, what: Any, lived: Life) -> bool:
     """Whether the commit that was in flight is in the store."""
+    look = lived.memory.rows
     match point:
         case "admission":
             return bool(look(f"select 1 from turn where turn_id = '{what}' and pin is not null"))
         case "seal":
             number, generation, records = what
             found = look(
-                "select g.length from generation g join session s using (session_id) "
-                f"where s.number = {number} and g.number = {generation}"
+                "select g.length from generation g join member m using (session_id) "
+                f"where m.number = {number} and g.number = {generation}"
             )
             return bool(found) and found[0][0] >= records
         case "node":
@@ -204,16 +266,30 @@ def is_there(point: str, what: Any, look: Callable[[str], list[Any]]) -> bool:
         case "retirement":
             retired = {r[0] for r in look("select seq from publication where died is not null")}
             return set(what) <= retired
+        case "forget":
+            removed = not is_readable(lived.memory, lived.going)
+            name, at_ms = what
+            logged = look(f"select 1 from removal where what = '{name}' and at_ms = {at_ms}")
+            assert bool(logged) == removed
+            assert removed or kept(lived.memory) == lived.before
+            return removed
+        case "scrub":
+            assert not is_readable(lived.memory, lived.going)
+            return not remaining(lived.memory, lived.going)
         case _:
             return bool(look("select 1 from sqlite_schema where name = 'more'"))
 
 
 def whole(lived: Life) -> None:
-    """No torn view: our own check of everything finds no fault in what the crash left."""
+    """No torn view: our own check of everything finds no fault in what the crash left.
+
+    In a copy: to open a store moves its log, and the next coordinator is to find what was left.
+    """
+    copy = copied(lived.memory.home, scratch(lived.memory)) / lived.memory.paths.store.name
     steps = MIGRATED if lived.migrated else MIGRATIONS
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(store_module, "migrate", partial(migrate, migrations=steps))
-        store = SqliteStore(lived.memory.paths.store)
+        store = SqliteStore(copy)
     try:
         deps = Deps(Config(), ManualClock(), CountedIds())
         assert examine(store, deps, DoctorRequest(full=True)).faults == []
@@ -221,8 +297,8 @@ def whole(lived: Life) -> None:
         store.close()
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("seed", range(SEEDS))
 def test_a_kill_leaves_the_state_before_or_the_whole_state_after(
     reference: Reference, point: str, seed: int
 ) -> None:
@@ -232,8 +308,10 @@ def test_a_kill_leaves_the_state_before_or_the_whole_state_after(
     seen: list[bool] = []
 
     def look(lived: Life) -> None:
-        what = json.loads((lived.memory.home / "crash.json").read_text())
-        seen.append(is_there(point, what, lived.memory.rows))
+        told = lived.memory.home / "crash.json"
+        what = json.loads(told.read_text())
+        told.unlink()  # it may hold words that are to be forgotten
+        seen.append(is_there(point, what, lived))
         if point == "migration":
             assert backup_path(lived.memory.paths.store, len(MIGRATIONS)).exists()
         whole(lived)
@@ -247,12 +325,12 @@ def test_a_kill_leaves_the_state_before_or_the_whole_state_after(
         print(f"{point} {side} {nth}: {len(lived.calls)} calls")  # noqa: T201
         assert lived.crashes == 1
         assert seen == [side == "after"]
-        lived.memory.stop()
+        lived.stop()
         assert kept(lived.memory) == reference.kept
         made = 0 if point == "migration" else reference.calls
         # At most the one call whose answer was not committed yet is made a second time.
         again = len(lived.calls) - made
         assert 0 <= again <= 1
         assert len(lived.calls) - len(set(lived.calls)) <= again
-        if point in ("node", "publication"):
+        if point in ("node", "publication", "forget"):
             assert again <= (side == "before")

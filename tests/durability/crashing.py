@@ -21,14 +21,17 @@ from typing import Any
 from optchat import config
 from optchat.compactor import results
 from optchat.coordinator import daemon
-from optchat.engine import assemble, lifecycle, sync
+from optchat.engine import assemble, forget, lifecycle, sync
 from optchat.storage.sqlite import store as store_module
 from optchat.storage.sqlite.connection import Connection
 from optchat.storage.sqlite.migrations import MIGRATIONS, migrate
 from optchat.storage.sqlite.trees import SqliteTrees
 
-POINTS = ("admission", "seal", "node", "publication", "view", "retirement", "migration")
-"""A removal's commit ("forget") belongs here and in ``Crasher.watch`` when there is one."""
+POINTS = (
+    *("admission", "seal", "node", "publication", "view", "retirement"),
+    *("forget", "scrub", "migration"),
+)
+"""The scrub's commit is the emptying of the log, after the file was written anew into it."""
 
 
 def m0002_more(connection: Connection) -> None:
@@ -62,14 +65,31 @@ class Crasher:
         self._after(results, "publish", "publication", lambda done, *_: done and done.turn_id)
         self._after(SqliteTrees, "put_view", "view", lambda _, me, *a: [str(a[0]), a[1].revision])
         self._after(lifecycle, "retire", "retirement", lambda _, *a: [p.seq for p in a[3]])
+        self._after(forget, "_close", "forget", lambda done, *_: [done.what, done.at_ms])
         self._migration()
-        begin, commit = Connection.begin, Connection.commit
+        self._start("begin", {})
+        self._start("scrub", {"scrub": True})
+        self._end("commit")
+        self._end("checkpoint")
 
-        def beginning(connection: Connection) -> None:
+    def _start(self, name: str, marks: dict[str, Any]) -> None:
+        """A step of a connection from which on what is marked is its own."""
+        step = getattr(Connection, name)
+
+        @wraps(step)
+        def starting(*args: Any) -> Any:
             self.marks.clear()
-            begin(connection)
+            self.marks.update(marks)
+            return step(*args)
 
-        def committing(connection: Connection) -> None:
+        setattr(Connection, name, starting)
+
+    def _end(self, name: str) -> None:
+        """The step that makes what was marked lasting."""
+        step = getattr(Connection, name)
+
+        @wraps(step)
+        def ending(*args: Any, **more: Any) -> Any:
             here = dict(self.marks)
             self.marks.clear()
             self.passed.update(here.keys())
@@ -79,11 +99,12 @@ class Crasher:
                 (self.home / "crash.json").write_text(json.dumps(here[self.point]))
             if hit and self.side == "before":
                 os.kill(os.getpid(), signal.SIGKILL)
-            commit(connection)
+            done = step(*args, **more)
             if hit:
                 os.kill(os.getpid(), signal.SIGKILL)
+            return done
 
-        Connection.begin, Connection.commit = beginning, committing
+        setattr(Connection, name, ending)
 
     def _after(self, owner: Any, name: str, point: str, what: Callable[..., Any]) -> None:
         function = getattr(owner, name)
