@@ -101,6 +101,7 @@ class SoakClient:
     def begin(self) -> None:
         self.made += 1
         session = ScriptedSession(self.coordinator, f"c{self.number}-{self.made}")
+        session.sync(idle=True)
         self.take(Talk(session=session))
 
     def take(self, talk: Talk) -> None:
