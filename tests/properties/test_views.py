@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from optchat.core.tree import cover
-from optchat.core.views import Entry, View, advance, clip, project
+from optchat.core.views import Entry, View, advance, clip, coarsest_tokens, project
 from optchat.refs import Span
 
 HIGH, LOW = 1000, 400
@@ -247,3 +247,17 @@ def test_a_clip_is_the_exact_prefix_or_none(forest: tuple[int, Nodes], data: st.
         check_cover(clipped, boundary)
         assert list(clipped[: len(kept)]) == kept, "what does not cross stays"
         assert tuple(e.span for e in clipped[len(kept) :]) == needed, "no finer than it must be"
+
+
+def test_a_projection_goes_through_a_parent_with_fewer_bytes_and_more_tokens():
+    """§6: what is passed over would bar the way to every coarser node above it."""
+    leaves = tuple(Entry(Span(i, 1), 1, 60, 30) for i in range(4))
+    parents = {
+        Span(0, 2): Entry(Span(0, 2), 1, 110, 66),
+        Span(2, 2): Entry(Span(2, 2), 1, 110, 66),
+        Span(0, 4): Entry(Span(0, 4), 1, 150, 70),
+    }
+    view = View(revision=1, entries=leaves)
+    assert coarsest_tokens(view, parents.get) == 70
+    assert project(view, parents.get, budget_tokens=70) == (parents[Span(0, 4)],)
+    assert project(view, parents.get, budget_tokens=69) is None

@@ -144,7 +144,9 @@ def _merge(
 ) -> tuple[list[Entry], int]:
     """Merge eligible sibling pairs, highest ``(T - e) / n`` first, until the cost is the target.
 
-    A pair is eligible when its parent is durable and renders smaller than the pair. Cost O(k log k)
+    A pair is eligible when its parent is durable and renders to fewer bytes than the pair, whatever
+    is counted: a line with two times in it may have more tokens than two short lines, and nothing
+    above it could be reached if it were passed over. Cost O(k log k)
     in the length k of the frontier, plus one ``parent_of`` a pair.
     """
     size = sum(cost(e) for e in entries)
@@ -160,7 +162,7 @@ def _merge(
         if right is None or right.span != left.span.sibling or left.span.start > right.span.start:
             return
         parent = parent_of(left.span.parent)
-        if parent is None or cost(parent) >= cost(left) + cost(right):
+        if parent is None or parent.line_bytes >= left.line_bytes + right.line_bytes:
             return
         # The heap is a min-heap, so the priority is negated; ties go to the earlier start.
         priority = (total - parent.span.end_exclusive) / left.span.count
