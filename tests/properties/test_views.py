@@ -261,3 +261,7 @@ def test_a_projection_goes_through_a_parent_with_fewer_bytes_and_more_tokens():
     assert coarsest_tokens(view, parents.get) == 70
     assert project(view, parents.get, budget_tokens=70) == (parents[Span(0, 4)],)
     assert project(view, parents.get, budget_tokens=69) is None
+    # The coarsest need not be the least: what fits on the way is found.
+    grown = {**parents, Span(0, 4): Entry(Span(0, 4), 1, 150, 140)}
+    assert coarsest_tokens(view, grown.get) == 120
+    assert project(view, grown.get, budget_tokens=120) == leaves

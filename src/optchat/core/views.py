@@ -80,7 +80,7 @@ def advance(
     size = sum(e.line_bytes for e in entries)
     shrinking = view.shrinking or size > high_bytes
     if shrinking:
-        entries, size = _merge(entries, parent_of, low_bytes, lambda e: e.line_bytes)
+        entries, size, _ = _merge(entries, parent_of, low_bytes, lambda e: e.line_bytes)
         shrinking = size > low_bytes
     if tuple(entries) == view.entries and shrinking == view.shrinking:
         return view
@@ -92,13 +92,13 @@ def project(view: View, parent_of: ParentOf, *, budget_tokens: int) -> tuple[Ent
 
     The canonical view is not touched (§6).
     """
-    entries, size = _merge(list(view.entries), parent_of, budget_tokens, lambda e: e.line_tokens)
+    entries, size, _ = _merge(list(view.entries), parent_of, budget_tokens, lambda e: e.line_tokens)
     return tuple(entries) if size <= budget_tokens else None
 
 
 def coarsest_tokens(view: View, parent_of: ParentOf) -> int:
     """The least budget for which ``project`` finds a cover now."""
-    return _merge(list(view.entries), parent_of, 0, lambda e: e.line_tokens)[1]
+    return _merge(list(view.entries), parent_of, 0, lambda e: e.line_tokens)[2]
 
 
 def clip(view: View, boundary: int, node_at: ParentOf) -> tuple[Entry, ...] | None:
@@ -141,17 +141,20 @@ def replaced(view: View, span: Span, entries: Sequence[Entry]) -> View:
 
 def _merge(
     entries: list[Entry], parent_of: ParentOf, target: int, cost: Callable[[Entry], int]
-) -> tuple[list[Entry], int]:
+) -> tuple[list[Entry], int, int]:
     """Merge eligible sibling pairs, highest ``(T - e) / n`` first, until the cost is the target.
 
     A pair is eligible when its parent is durable and renders to fewer bytes than the pair, whatever
     is counted: a line with two times in it may have more tokens than two short lines, and nothing
-    above it could be reached if it were passed over. Cost O(k log k)
-    in the length k of the frontier, plus one ``parent_of`` a pair.
+    above it could be reached if it were passed over. O(k log k) in the length k of the frontier,
+    plus one ``parent_of`` a pair.
+
+    Returns:
+        The frontier, its cost, and the least cost on the way, which may lie before the last.
     """
-    size = sum(cost(e) for e in entries)
+    size = least = sum(cost(e) for e in entries)
     if size <= target or len(entries) < 2:
-        return entries, size
+        return entries, size, least
     total = entries[-1].span.end_exclusive
     following = {e.span.start: e for e in entries}
     starts_by_end = {e.span.end_exclusive: e.span.start for e in entries}
@@ -179,10 +182,11 @@ def _merge(
         following[start] = parent
         starts_by_end[parent.span.end_exclusive] = start
         size += cost(parent) - cost(left) - cost(right)
+        least = min(least, size)
         offer(parent)
         before = starts_by_end.get(start)
         if before is not None and before in following:
             previous = following[before]
             if previous.span.end_exclusive == start:
                 offer(previous)
-    return sorted(following.values(), key=lambda e: e.span.start), size
+    return sorted(following.values(), key=lambda e: e.span.start), size, least

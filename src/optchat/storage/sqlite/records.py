@@ -132,30 +132,11 @@ class SqliteRecords:
             "on conflict (session_id, position) do update set message_id = excluded.message_id, "
             "digest = excluded.digest, turn_id = excluded.turn_id, "
             "start_seq = excluded.start_seq, end_seq_exclusive = excluded.end_seq_exclusive",
-            (
-                message.session_id,
-                message.position,
-                message.message_id,
-                message.digest,
-                message.turn_id,
-                message.start_seq,
-                message.end_seq_exclusive,
-            ),
+            _message_row(message),
         )
 
     def put_messages(self, messages: Sequence[HostMessage]) -> None:
-        rows = [
-            (
-                message.session_id,
-                message.position,
-                message.message_id,
-                message.digest,
-                message.turn_id,
-                message.start_seq,
-                message.end_seq_exclusive,
-            )
-            for message in messages
-        ]
+        rows = [_message_row(message) for message in messages]
         self._sql.run(
             f"insert into message ({_MESSAGE}) select value ->> 0, value ->> 1, value ->> 2, "
             "value ->> 3, value ->> 4, value ->> 5, value ->> 6 from json_each(?)",
@@ -228,16 +209,7 @@ class SqliteRecords:
             "closed_ms = excluded.closed_ms, pin = excluded.pin, fold_id = excluded.fold_id, "
             "news = excluded.news, checkpoints = excluded.checkpoints",
             (
-                turn.turn_id,
-                turn.session_id,
-                turn.generation,
-                turn.key,
-                turn.start_seq,
-                turn.opened_ms,
-                turn.scope_id,
-                turn.end_seq_exclusive,
-                None if turn.outcome is None else turn.outcome.value,
-                turn.closed_ms,
+                *_turn_row(turn),
                 None if turn.pin is None else msgspec.json.encode(turn.pin).decode(),
                 turn.fold_id,
                 turn.news,
@@ -246,21 +218,7 @@ class SqliteRecords:
         )
 
     def put_turns(self, turns: Sequence[Turn]) -> None:
-        rows = [
-            (
-                turn.turn_id,
-                turn.session_id,
-                turn.generation,
-                turn.key,
-                turn.start_seq,
-                turn.opened_ms,
-                turn.scope_id,
-                turn.end_seq_exclusive,
-                turn.outcome,
-                turn.closed_ms,
-            )
-            for turn in turns
-        ]
+        rows = [_turn_row(turn) for turn in turns]
         self._sql.run(
             "insert into turn (turn_id, session_id, generation, key, start_seq, opened_ms, "
             "scope_id, end_seq_exclusive, outcome, closed_ms, news, checkpoints) "
@@ -332,6 +290,34 @@ def _record(row: Row) -> Record:
         commit=row[16],
         truncated=row[17],
         attachments=_decode_attachments(row[18]),
+    )
+
+
+def _message_row(message: HostMessage) -> tuple[str | int, ...]:
+    return (
+        message.session_id,
+        message.position,
+        message.message_id,
+        message.digest,
+        message.turn_id,
+        message.start_seq,
+        message.end_seq_exclusive,
+    )
+
+
+def _turn_row(turn: Turn) -> tuple[str | int | None, ...]:
+    """The columns of a turn that no request has been sent with yet."""
+    return (
+        turn.turn_id,
+        turn.session_id,
+        turn.generation,
+        turn.key,
+        turn.start_seq,
+        turn.opened_ms,
+        turn.scope_id,
+        turn.end_seq_exclusive,
+        None if turn.outcome is None else turn.outcome.value,
+        turn.closed_ms,
     )
 
 
