@@ -172,15 +172,15 @@ from optchat.engine.deps import Deps
 from optchat.engine.nodes import enqueue_node
 from optchat.refs import Span
 from optchat.storage.sqlite import SqliteStore
-from optchat.coordinator.daemon import RandomIds
+from optchat.coordinator.ids import CountedIds
 from optchat.testing.clockwork import ManualClock
 from optchat.testing.endpoint import ScriptedModel, obedient
 folder = pathlib.Path({tmp!r})
 is_new = not (folder / "memory.db").exists()
 clock = ManualClock()
 settings = Compactor(model="openai", url="http://x", model_name="m", caps=Caps())
-deps = Deps(Config(compactor=settings), clock, RandomIds())
 store = SqliteStore(folder / "memory.db", clock)
+deps = Deps(Config(compactor=settings), clock, CountedIds(store.write(lambda tx: tx.meta.raise_epoch())))
 line = b"%07d GET /api/items 200 in 12 ms from worker with text that goes on\\n"
 payload = b"".join(line % n for n in range({size} // 70 + 1))[:{size}]
 def seal(tx):

@@ -27,7 +27,7 @@ from optchat import config
 from optchat.compactor.workers import Workers
 from optchat.coordinator.app import make_app
 from optchat.coordinator.compaction import Compaction
-from optchat.coordinator.ids import RandomIds
+from optchat.coordinator.ids import CountedIds
 from optchat.coordinator.paths import Paths
 from optchat.coordinator.service import Service
 from optchat.engine.deps import Deps
@@ -69,7 +69,7 @@ def run(home: Path) -> None:
         try:
             epoch = store.write(lambda tx: take_over(tx, clock.now_ms()))
             store.owner_epoch = epoch
-            _serve(paths, Deps(settings, clock, RandomIds()), store, epoch)
+            _serve(paths, Deps(settings, clock, CountedIds(epoch)), store, epoch)
         finally:
             store.close()
     finally:

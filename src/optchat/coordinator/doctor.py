@@ -16,7 +16,7 @@ import filelock
 
 from optchat import config
 from optchat.coordinator.client import Client
-from optchat.coordinator.ids import RandomIds
+from optchat.coordinator.ids import CountedIds
 from optchat.coordinator.paths import Paths
 from optchat.core.records import Session
 from optchat.core.scopes import Scope
@@ -82,7 +82,9 @@ def _without_coordinator(paths: Paths, request: DoctorRequest) -> DoctorResponse
         )
         return _answer(faults=[fault])
     try:
-        return examine(store, Deps(settings, SystemClock(), RandomIds()), request)
+        # Only a repair makes anything that needs an id.
+        epoch = store.write(lambda tx: tx.meta.raise_epoch()) if request.repair else 0
+        return examine(store, Deps(settings, SystemClock(), CountedIds(epoch)), request)
     finally:
         store.close()
 

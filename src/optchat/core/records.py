@@ -28,10 +28,10 @@ class Outcome(StrEnum):
 class Record:
     """One sealed source record; never changed by an ordinary append (§3).
 
-    ``event_key`` names host, host session, message, part, facet and revision, and is unique in the
-    store. ``pair`` ties a tool call to its result by message and part, never by an id that a model
-    made. ``truncated`` is the host's own account of what it dropped, if it did. ``host_time_ms`` is
-    the host's time of the event, ``sealed_ms`` ours.
+    ``event_key`` stands for host, host session, message, part, facet and revision, and is unique in
+    the store. ``pair`` ties a tool call to its result by message and part, never by an id that a
+    model made. ``truncated`` is the host's own account of what it dropped, if it did.
+    ``host_time_ms`` is the host's time of the event, ``sealed_ms`` ours.
     """
 
     session_id: SessionId
@@ -184,8 +184,9 @@ class Session:
 class HostMessage:
     """What we hold of one message of the host: the membership that reconciliation compares.
 
-    ``digest`` covers the content that was sealed. Records ``[start_seq, end_seq_exclusive)`` of the
-    generation came from it; both are equal for a message that gave none.
+    ``digest`` covers the content that was sealed, in short. Records
+    ``[start_seq, end_seq_exclusive)`` of the generation came from it; both are equal for a message
+    that gave none.
     """
 
     session_id: SessionId

@@ -13,6 +13,7 @@ from optchat.core.tree import Node, NodeKind, ScopeTree, SessionTree, Tree, ance
 from optchat.core.views import View, clip, replaced
 from optchat.engine.deps import Deps
 from optchat.engine.forest import Forest
+from optchat.engine.keys import kept_digest
 from optchat.engine.nodes import (
     RETIRED_LABEL,
     RETIRED_TEXT,
@@ -116,7 +117,7 @@ def _is_copy(info: SessionInfo, ours: HostMessage, theirs: MessageInfo) -> bool:
     """Whether a message is one of the origin's; of a forgotten one, only that it was copied."""
     if ours.digest == NO_DIGEST:
         return theirs.created_ms < info.created_ms
-    return ours.digest == theirs.digest
+    return ours.digest == kept_digest(theirs.digest)
 
 
 def _copied_turns(

@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass, replace
 
 from optchat.core.records import RecordKind
+from optchat.engine.keys import pair_key
 from optchat.wire import FilePart, MessageInfo, Part, TextPart, ToolPart
 
 
@@ -76,7 +77,7 @@ def _of_part(message: MessageInfo, part: Part) -> list[Source]:
 
 
 def _of_tool(message: MessageInfo, part: ToolPart) -> list[Source]:
-    pair = f"{message.id}/{part.id}"
+    pair = pair_key(message.id, part.id)
     call = Source(
         part_id=part.id,
         facet="call",

@@ -22,6 +22,7 @@ from optchat.core.records import (
 )
 from optchat.engine.deps import Deps
 from optchat.engine.forest import Forest
+from optchat.engine.keys import event_key, kept_digest
 from optchat.engine.lifecycle import branch, fork
 from optchat.engine.nodes import complete_parents, hurry_session, seal_leaf
 from optchat.engine.payloads import Source, sources
@@ -89,7 +90,7 @@ def sync(tx: Tx, deps: Deps, request: SyncRequest, commit: str | None = None) ->
 def _common_prefix(stored: Sequence[HostMessage], given: Sequence[MessageInfo]) -> int:
     """How many messages at the start are the same in the host and here."""
     for position, (ours, theirs) in enumerate(zip(stored, given, strict=False)):
-        same = ours.digest in (theirs.digest, NO_DIGEST)
+        same = ours.digest in (kept_digest(theirs.digest), NO_DIGEST)
         if ours.message_id != theirs.id or not same:
             return position
     return min(len(stored), len(given))
@@ -101,7 +102,9 @@ def _check_same_reading(session: Session, request: SyncRequest, ours: HostMessag
         return  # an earlier reading: the message may well have been another then
     if ours.digest == NO_DIGEST:
         return
-    if any(m.id == ours.message_id and m.digest != ours.digest for m in request.messages):
+    if any(
+        m.id == ours.message_id and kept_digest(m.digest) != ours.digest for m in request.messages
+    ):
         raise EventConflict(
             f"message {ours.message_id} of {session.host_session} arrived a second time with other "
             "content; what was sealed stands.",
@@ -127,7 +130,9 @@ def _check_content(
             number: int | None = session.generation
             record = None
             while record is None and number is not None:
-                key = event_key(info.host, info.id, message.id, source, number)
+                key = event_key(
+                    info.host, info.id, message.id, source.part_id, source.facet, number
+                )
                 record = tx.records.by_event_key(key)
                 number = number - 1 if number else None
             if record is not None and record.payload != hashlib.sha256(source.payload).hexdigest():
@@ -225,7 +230,7 @@ class _Sealing:
                 session_id=self.session.session_id,
                 position=position,
                 message_id=message.id,
-                digest=NO_DIGEST if forgotten else message.digest,
+                digest=NO_DIGEST if forgotten else kept_digest(message.digest),
                 turn_id=self.turn.turn_id if self.turn is not None else TurnId(""),
                 start_seq=start,
                 end_seq_exclusive=self.generation.length,
@@ -255,7 +260,14 @@ class _Sealing:
             session_id=self.session.session_id,
             generation=self.session.generation,
             seq=self.generation.length,
-            event_key=event_key(info.host, info.id, message.id, source, self.generation.number),
+            event_key=event_key(
+                info.host,
+                info.id,
+                message.id,
+                source.part_id,
+                source.facet,
+                self.generation.number,
+            ),
             turn_id=self.turn.turn_id,
             message_id=message.id,
             kind=source.kind,
@@ -313,17 +325,6 @@ class _Sealing:
         """
         assert turn.closed_ms is not None
         return turn.closed_ms < self.request.session.created_ms
-
-
-def event_key(host: str, host_session: str, message_id: str, source: Source, revision: int) -> str:
-    """The stable key of a finalised event (§3).
-
-    The host gives no revision of its own; ours moves with the generation, that is, with an edit
-    that reconciliation has seen.
-    """
-    return "\x1f".join(
-        (host, host_session, message_id, source.part_id, source.facet, str(revision))
-    )
 
 
 def disable(tx: Tx, info: SessionInfo, reason: str) -> None:

@@ -1,0 +1,40 @@
+"""Short names of what a host says at length (§3).
+
+Each is a part of a cryptographic hash: 96 bits for keys, so that among 10^8 records of a store the
+chance that any two meet is below 10^-13; 88 bits for a message's digest, which is only ever
+compared with another state of the same message.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from hashlib import blake2b
+
+KEY_BYTES = 12
+DIGEST_CHARS = 22
+
+
+def event_key(
+    host: str, host_session: str, message_id: str, part_id: str, facet: str, revision: int
+) -> str:
+    """The stable key of a finalised event.
+
+    The host gives no revision of its own; ours moves with the generation, that is, with an edit
+    that reconciliation has seen.
+    """
+    return _short(host, host_session, message_id, part_id, facet, str(revision))
+
+
+def pair_key(message_id: str, part_id: str) -> str:
+    """What a call and its result have in common; never an id that a model made."""
+    return _short(message_id, part_id)
+
+
+def kept_digest(digest: str) -> str:
+    """As much of a host's digest of a message as tells one content from another."""
+    return digest[:DIGEST_CHARS]
+
+
+def _short(*parts: str) -> str:
+    whole = "\x1f".join(parts).encode("utf-8", "surrogatepass")
+    return urlsafe_b64encode(blake2b(whole, digest_size=KEY_BYTES).digest()).decode()
