@@ -151,6 +151,12 @@ class Compactor(_Table, frozen=True):
         return 0 if self.model == "deterministic" else self.hold_seconds * 1000
 
 
+class Import(_Table, frozen=True):
+    """History from before the memory: with ``auto`` a project's is taken in once it is used."""
+
+    auto: bool = True
+
+
 class Coordinator(_Table, frozen=True):
     """The background process."""
 
@@ -165,6 +171,7 @@ class Config(_Table, frozen=True):
     placement: Placement = Placement()
     compactor: Compactor = Compactor()
     coordinator: Coordinator = Coordinator()
+    import_: Import = msgspec.field(name="import", default=Import())
 
 
 def home() -> Path:

@@ -445,6 +445,45 @@ class PresentResponse(Wire):
     forgotten: int = 0
 
 
+class ImportRequest(Wire):
+    """Take in the history that a host keeps at ``path``, in the background; asking again joins.
+
+    Only sessions that were used at ``since_ms`` or later, and those of the directory ``project``.
+    ``dry_run`` counts and keeps nothing.
+    """
+
+    path: str
+    since_ms: int = 0
+    project: str | None = None
+    dry_run: bool = False
+
+
+class ImportStatusRequest(Wire):
+    """How an import is getting on."""
+
+    id: int
+
+
+class ImportStatus(Wire):
+    """An import: ``done`` of ``total`` sessions looked at; ``records`` are new.
+
+    ``skipped`` counts sessions by reason. ``error`` says why it ended early; what was taken in
+    until then is kept, and another import goes on from there.
+    """
+
+    id: int
+    path: str
+    running: bool
+    dry_run: bool = False
+    total: int = 0
+    done: int = 0
+    sessions: int = 0
+    records: int = 0
+    skipped: dict[str, int] = {}
+    unreadable: list[str] = []
+    error: ErrorInfo | None = None
+
+
 class ExportRequest(Wire):
     """Write a scope as Markdown below ``folder``: tree, publications, originals."""
 
@@ -757,6 +796,8 @@ ROUTES: dict[str, tuple[type[Wire] | None, type[Wire]]] = {
     "/v1/check": (CheckRequest, CheckResponse),
     "/v1/tool": (ToolRequest, ToolResponse),
     "/v1/status": (None, StatusResponse),
+    "/v1/import": (ImportRequest, ImportStatus),
+    "/v1/import-status": (ImportStatusRequest, ImportStatus),
     "/v1/export": (ExportRequest, ExportResponse),
     "/v1/follow": (FollowRequest, FollowResponse),
     "/v1/share": (ShareRequest, ShareResponse),

@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def _register() -> None:
-    from optchat.cli import demo, forget, install, memory, service, spend
+    from optchat.cli import demo, forget, importing, install, memory, service, spend
 
     for command in (
         install.install,
@@ -66,6 +66,7 @@ def _register() -> None:
         memory.zoom,
         memory.date,
         memory.export,
+        importing.import_,
         memory.isolate,
         memory.share,
         memory.resync,

@@ -34,6 +34,8 @@ def make_app(service: Service, *, stop: Callable[[], None]) -> Starlette:
         "/v1/check": service.check,
         "/v1/tool": service.tool,
         "/v1/status": service.status,
+        "/v1/import": service.importing.ask,
+        "/v1/import-status": service.importing.status,
         "/v1/export": service.export,
         "/v1/follow": service.follow,
         "/v1/share": service.share,

@@ -94,6 +94,7 @@ def _serve(paths: Paths, deps: Deps, store: Store, epoch: int) -> None:
     service.on_activity = workers.active
     service.compaction = Compaction(store, deps, workers.model, workers.desk)
     service.start()
+    service.importing.begin()
     listener = bind(paths.socket)
     ours = identity_of(paths.socket)
     try:
@@ -104,6 +105,7 @@ def _serve(paths: Paths, deps: Deps, store: Store, epoch: int) -> None:
         with contextlib.suppress(OSError):
             if identity_of(paths.socket) == ours:
                 paths.socket.unlink()
+        service.importing.close()
         workers.close()
 
 
@@ -230,7 +232,7 @@ async def _answer(
             # Without its socket it serves nobody, and its lock would keep others from serving.
             log.warning("the socket was taken away")
             break
-        if activity.requests != seen or activity.running or workers.busy:
+        if activity.requests != seen or activity.running or workers.busy or service.importing.is_busy:
             seen, idle_since = activity.requests, loop.time()
             tidied = is_scrubbed = False
         elif not is_scrubbed and loop.time() - idle_since > SCRUB_IDLE_S:

@@ -19,6 +19,7 @@ from optchat import __version__
 from optchat.coordinator.compaction import Compaction
 from optchat.coordinator.doctor import examine
 from optchat.coordinator.forgetting import Forgetting
+from optchat.coordinator.importing import Importing
 from optchat.coordinator.readers import chosen_scope, named_session, newest, visibility
 from optchat.coordinator.requests import Requests
 from optchat.coordinator.status import status
@@ -89,8 +90,10 @@ class Service:
     on_activity: Callable[[], None] = lambda: None
     compaction: Compaction | None = None
     requests: Requests = field(init=False)
+    importing: Importing = field(init=False)
 
     def __post_init__(self) -> None:
+        self.importing = Importing(self.store, self.deps)
         self.requests = Requests(self.store, self.deps, self._wake_workers)
 
     # --- waking ---
@@ -115,8 +118,9 @@ class Service:
         )
 
     def start(self) -> None:
-        """Hold to the rules as they are by now, before anybody reads (§12)."""
+        """Hold to the rules and to the hosts' stores as they are by now, before anybody reads (§12)."""
         self.store.write(lambda tx: scopes.revoke_isolated(tx, self.deps))
+        self.importing.reconcile()
 
     def sync(self, request: SyncRequest) -> SyncResponse:
         """Bring a session up to its host, and wake the workers."""
@@ -129,6 +133,7 @@ class Service:
             self.store.write(lambda tx: sync.disable(tx, request.session, reason))
             raise
         self.on_activity()
+        self.importing.heard(request.session)
         if response.sealed or request.idle:
             self.on_work()
         # That no host is there to make summaries is no news to the one that speaks.
@@ -243,7 +248,7 @@ class Service:
         def work(tx: Tx) -> FollowResponse:
             known = tx.sessions.session_of_host(info.host, info.id)
             if known is not None:
-                follow(tx, known, info)
+                follow(tx, self.deps, known, info)
             return FollowResponse(known=known is not None)
 
         return self.store.write(work)

@@ -62,6 +62,8 @@ class Generation:
     Records ``[0, inherited)`` are those of ``base``; the rest are its own. ``length`` is the number
     of all of them. A fork and a rewind are the same thing: a new generation with a base.
     ``adopted`` marks one that came over from a forgotten session: history, but no work of this one.
+    Own records from ``unmade_from`` on were taken in as history and have no nodes until the session
+    is used again; None: all have theirs, or jobs for them.
     """
 
     session_id: SessionId
@@ -70,6 +72,7 @@ class Generation:
     inherited: int = 0
     length: int = 0
     adopted: bool = False
+    unmade_from: int | None = None
 
     @property
     def tree(self) -> SessionTree:
@@ -166,6 +169,7 @@ class Session:
     observed_ms: int = 0  # when the host's history that is sealed here was read
     disabled: str | None = None  # why memory is off until a resync, shown to the person
     host_store: str = ""  # where the host keeps it, by the adapter's name for the place
+    host_mark: str = ""  # what the host's store said of its changes when it was last read there
 
     @property
     def isolated(self) -> bool:

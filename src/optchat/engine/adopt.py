@@ -71,6 +71,7 @@ def hand_over(
                 inherited=old.inherited,
                 length=end,
                 adopted=True,
+                unmade_from=old.unmade_from if (old.unmade_from or 0) < end else None,
             )
         )
         tx.records.move(tree, to, end)

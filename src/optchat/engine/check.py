@@ -70,7 +70,9 @@ def check_session(tx: Tx, session: Session, verify: Verify) -> Found:
         forest = Forest(tx, tree, number=session.number, lineage=history)
         _check_records(tx, found, forest, verify)
         own = history.segments[-1]
-        _check_nodes(tx, found, forest, _complete(own.start, own.end_exclusive))
+        unmade = next((g.unmade_from for g in held if g.number == number), None)
+        made = own.end_exclusive if unmade is None else min(unmade, own.end_exclusive)
+        _check_nodes(tx, found, forest, _complete(own.start, made))
         if number == session.generation:
             _check_view(found, forest, tx.trees.view(tree), history.length)
     _check_turns(tx, found, session)

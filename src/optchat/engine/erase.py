@@ -16,7 +16,7 @@ from optchat.core.tree import ScopeTree, SessionTree, Tree, ancestors
 from optchat.engine.deps import Deps
 from optchat.engine.forest import Forest
 from optchat.engine.lifecycle import bury, next_revision, without
-from optchat.engine.nodes import enqueue_node, node_target
+from optchat.engine.nodes import enqueue_node, is_unmade, node_target, stand_in_again
 from optchat.engine.sessions import lineage, require_scope
 from optchat.refs import BlobHash, Csn, ScopeId, SessionId, Span
 from optchat.storage.ports import JobKind, Tx
@@ -139,12 +139,14 @@ def _make_again(
     stale = {above for leaf in leaves for above in ancestors(leaf, length)}
     for span in sorted(stale, key=lambda s: (s.count, s.start)):
         tree = forest.owner(span)
-        if (tree, span) in done:
+        if (tree, span) in done or is_unmade(tx, tree, span):
             continue
         done.add((tree, span))
         revision = next_revision(tx, tree, span)
         counts.summaries += tx.trees.remove_node(tree, span)
         counts.jobs += tx.jobs.remove(JobKind.NODE, node_target(tree, span))
+        if stand_in_again(tx, forest, span, csn, revision=revision):
+            continue
         waits = tuple(
             (forest.owner(child), child) for child in span.children if forest.node(child) is None
         )

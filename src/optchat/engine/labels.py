@@ -20,7 +20,7 @@ def record_label(record: Record) -> str:
     }
     parts = [words.get(record.kind, record.kind.value)]
     if record.tool:
-        parts.append(_name(record.tool))
+        parts.append(tool_name(record.tool))
     if record.status and record.status != "completed":
         parts.append(record.status)
     if record.truncated:
@@ -28,7 +28,7 @@ def record_label(record: Record) -> str:
     return " ".join(parts)
 
 
-def _name(tool: str) -> str:
+def tool_name(tool: str) -> str:
     """A tool's name as one word, short enough that the line around it keeps its bound."""
     name = re.sub(r"[\s|]+", "_", tool[:40])
     while context.escaped_bytes(name) > 120:

@@ -21,6 +21,7 @@ from optchat.engine.nodes import (
     digest,
     enqueue_node,
     node_target,
+    stand_in_again,
 )
 from optchat.engine.sessions import lineage, own_lineage, require_scope, scope_for
 from optchat.engine.tombstones import NO_DIGEST, message_key
@@ -227,6 +228,8 @@ def retire(tx: Tx, deps: Deps, scope_id: ScopeId, publications: Sequence[Publica
     for span in sorted(stale, key=lambda s: s.count):
         revision = next_revision(tx, tree, span)
         tx.trees.retire_node(tree, span, csn)
+        if stand_in_again(tx, forest, span, csn, revision=revision):
+            continue
         waits = tuple((tree, child) for child in span.children if forest.node(child) is None)
         enqueue_node(tx, deps, tree, span, None, scope_id, waits_for=waits, revision=revision)
     gone = {Span(p.seq, 1) for p in publications} | stale

@@ -8,6 +8,7 @@ Nothing rescans a history.
 from __future__ import annotations
 
 import hashlib
+import re
 
 from optchat.core import context
 from optchat.core.records import Record
@@ -21,6 +22,12 @@ from optchat.storage.ports import Job, JobKind, JobState, Tx
 
 VERBATIM = "verbatim"
 """The model name and prompt version of a node that no model made."""
+
+IMPORTED = "import"
+"""The model name and prompt version of a line that only names history that was taken in."""
+
+STAND_IN_BYTES_MAX = 320
+"""Such a line's text, rendered: a parent is shorter than its children, so that views shrink."""
 
 LIVE_MS = 3_600_000
 """A turn that ended longer ago than this is history that is being taken in."""
@@ -110,9 +117,19 @@ def seal_leaf(
 
 
 def complete_parents(
-    tx: Tx, deps: Deps, forest: Forest, end_exclusive: int, scope_id: ScopeId, csn: Csn
+    tx: Tx,
+    deps: Deps,
+    forest: Forest,
+    end_exclusive: int,
+    scope_id: ScopeId,
+    csn: Csn,
+    *,
+    is_past: bool = False,
 ) -> None:
-    """Make or schedule every span above the leaves that the append at the end completes."""
+    """Make or schedule every span above the leaves that the append at the end completes.
+
+    ``is_past``: the append is history that is taken in, for which no model is asked.
+    """
     span = Span(end_exclusive - 1, 1)
     session_id = forest.tree.session_id if isinstance(forest.tree, SessionTree) else None
     while span.parent.end_exclusive == end_exclusive:
@@ -122,6 +139,9 @@ def complete_parents(
         text = joined((left, right)) if left is not None and right is not None else None
         if left is not None and right is not None and text is not None:
             commit(tx, parent_node(tx, forest, span, (left, right), text, VERBATIM, csn))
+            continue
+        if left is not None and right is not None and (is_past or is_unsummarised((left, right))):
+            commit(tx, stand_in(tx, forest, span, (left, right), csn))
             continue
         waits = tuple(
             (forest.owner(child), child)
@@ -162,6 +182,56 @@ def parent_node(
         born=csn,
         evidence=evidence,
     )
+
+
+def is_unsummarised(children: tuple[Node, Node]) -> bool:
+    """Whether children hold nothing that a model said, so that none is asked to merge them."""
+    return any(c.model == IMPORTED for c in children) and not any(
+        c.kind is NodeKind.SUMMARY for c in children
+    )
+
+
+def stand_in(
+    tx: Tx, forest: Forest, span: Span, children: tuple[Node, Node], csn: Csn, *, revision: int = 1
+) -> Node:
+    """The node over history that was taken in: how much of it there is, and how its parts begin."""
+    head = f"(history, {span.count} turns) "
+    room = merged_bytes_max(tx, forest, span, children)
+    each = (min(room, STAND_IN_BYTES_MAX) - len(head) - 3) // 2
+    left, right = (context.shorten(_HEAD.sub("", c.text), max(each, 8)) for c in children)
+    return parent_node(
+        tx,
+        forest,
+        span,
+        children,
+        context.shorten(f"{head}{left} / {right}", max(room, len(head))),
+        IMPORTED,
+        csn,
+        prompt_version=IMPORTED,
+        revision=revision,
+        kind=NodeKind.FALLBACK,
+    )
+
+
+def stand_in_again(tx: Tx, forest: Forest, span: Span, csn: Csn, *, revision: int) -> bool:
+    """Renew a line over history that was taken in, if its children still are just that."""
+    left, right = (forest.node(child) for child in span.children)
+    if left is None or right is None or not is_unsummarised((left, right)):
+        return False
+    commit(tx, stand_in(tx, forest, span, (left, right), csn, revision=revision))
+    return True
+
+
+def is_unmade(tx: Tx, tree: Tree, span: Span) -> bool:
+    """Whether a span reaches into records whose nodes are left for when they are wanted."""
+    if isinstance(tree, ScopeTree):
+        return False
+    generation = tx.sessions.generation(tree.session_id, tree.generation)
+    start = generation.unmade_from if generation is not None else None
+    return start is not None and span.end_exclusive > start
+
+
+_HEAD = re.compile(r"^\(history[^)]*\) ")
 
 
 def merged_bytes_max(tx: Tx, forest: Forest, span: Span, children: tuple[Node, Node]) -> int:

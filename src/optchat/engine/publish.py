@@ -17,7 +17,7 @@ from optchat.engine.deps import Deps
 from optchat.engine.forest import Forest
 from optchat.engine.labels import label_of
 from optchat.engine.lifecycle import is_current
-from optchat.engine.nodes import VERBATIM, complete_parents, digest
+from optchat.engine.nodes import IMPORTED, VERBATIM, complete_parents, digest
 from optchat.engine.sessions import lineage as lineage_of
 from optchat.engine.sessions import require_scope
 from optchat.errors import IntegrityError
@@ -152,6 +152,8 @@ def publish(
 ) -> Publication | None:
     """Make the publication, its leaf and the next view revision visible, in this transaction.
 
+    For history that is taken in the view's revision is left to the end of the transaction.
+
     Returns None, changing nothing, when the turn is published already (a replay), or was superseded
     or taken back while its summary was made.
     """
@@ -201,8 +203,12 @@ def publish(
     )
     tx.trees.put_node(leaf)
     forest = Forest(tx, tree)
-    complete_parents(tx, deps, forest, publication.seq + 1, scope.scope_id, csn)
-    advance_shared_view(tx, deps, scope.scope_id, publication.seq + 1)
+    is_past = model == IMPORTED
+    complete_parents(
+        tx, deps, forest, publication.seq + 1, scope.scope_id, csn, is_past=is_past
+    )
+    if not is_past:
+        advance_shared_view(tx, deps, scope.scope_id, publication.seq + 1)
     return publication
 
 

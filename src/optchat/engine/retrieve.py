@@ -115,7 +115,10 @@ def _publication(reader: Reader, ref: PublicationRef) -> Answer:
         name = str(SessionRef(tree_number, publication.generation, part.span))
         node = reader.tx.trees.node(part.tree, part.span, reader.visibility.csn)
         if node is None:
-            raise IntegrityError(f"the node {name} of the source cover of {ref} is missing.")
+            answer.lines.append(f"  {name} | (not summarised yet; zoom into it)")
+            answer.refs.append(name)
+            cover.append({"ref": name, "label": "", "text": None})
+            continue
         label = f" {node.label}" if node.label else ""
         answer.lines.append(f"  {name}{escape(label)} | {escape(node.text)}")
         answer.refs.append(name)

@@ -21,7 +21,7 @@ def ensure_session(tx: Tx, deps: Deps, info: SessionInfo) -> Session:
     """
     known = tx.sessions.session_of_host(info.host, info.id)
     if known is not None:
-        return follow(tx, known, info)
+        return follow(tx, deps, known, info)
     project = _ensure_project(tx, deps, info)
     session_id = SessionId(deps.ids.new_id())
     new = Session(
@@ -45,13 +45,17 @@ def ensure_session(tx: Tx, deps: Deps, info: SessionInfo) -> Session:
     return session
 
 
-def follow(tx: Tx, known: Session, info: SessionInfo) -> Session:
-    """The session with the host's title, directory and archive state."""
+def follow(tx: Tx, deps: Deps, known: Session, info: SessionInfo) -> Session:
+    """The session with the host's title, directory, project and archive state.
+
+    Its scope follows at its next turn.
+    """
     changes = known.archive_changes
     if info.archived != known.archived:
         changes = (*changes, tx.meta.next_csn())
     current = replace(
         known,
+        project_id=_ensure_project(tx, deps, info).project_id,
         title=info.title or known.title,
         directory=info.directory,
         archive_changes=changes,

@@ -20,6 +20,7 @@ from optchat.core.records import (
     Session,
     Turn,
 )
+from optchat.engine import past
 from optchat.engine.deps import Deps
 from optchat.engine.forest import Forest
 from optchat.engine.keys import event_key, kept_digest
@@ -43,9 +44,18 @@ _OUTCOMES = {
 }
 
 
-def sync(tx: Tx, deps: Deps, request: SyncRequest, commit: str | None = None) -> SyncResponse:
+def sync(
+    tx: Tx,
+    deps: Deps,
+    request: SyncRequest,
+    commit: str | None = None,
+    *,
+    is_past: bool = False,
+) -> SyncResponse:
     """Compare and seal one session; safe to repeat.
 
+    ``is_past``: it is history that is taken in. Then no job is made: turns are published at once
+    under a line that only names them, and nodes are left to when the session is used again.
     ``commit`` is the revision observed in the session's directory, if any. A history that was read
     later and is no append (an edit, a rewind, a removal) begins a new generation; one that was read
     earlier, such as a late or repeated delivery, changes nothing.
@@ -82,7 +92,7 @@ def sync(tx: Tx, deps: Deps, request: SyncRequest, commit: str | None = None) ->
     if request.observed_ms > session.observed_ms:
         session = replace(session, observed_ms=request.observed_ms)
         tx.sessions.put_session(session)
-    sealing = _Sealing(tx, deps, session, request, commit)
+    sealing = _Sealing(tx, deps, session, request, commit, is_past=is_past)
     sealing.run(common)
     return _response(tx, sealing.session, need=sealing.need, sealed=sealing.sealed)
 
@@ -165,13 +175,22 @@ class _Sealing:
     """One pass over the messages that follow what is sealed."""
 
     def __init__(
-        self, tx: Tx, deps: Deps, session: Session, request: SyncRequest, commit: str | None
+        self,
+        tx: Tx,
+        deps: Deps,
+        session: Session,
+        request: SyncRequest,
+        commit: str | None,
+        *,
+        is_past: bool,
     ) -> None:
         self.tx = tx
         self.deps = deps
         self.session = session
         self.request = request
         self.commit = commit
+        self.is_past = is_past
+        self.is_resumed = False
         self.need: list[str] = []
         self.sealed = 0
         self.turn = open_turn(tx, session)
@@ -288,13 +307,19 @@ class _Sealing:
             return
         self.sealed += 1
         self.last_ms = max(self.last_ms, source.time_ms)
+        if not self.is_past:
+            self._resume()
         length = record.seq + 1
         self.generation = replace(self.generation, length=length)
+        if self.is_past and self.generation.unmade_from is None:
+            self.generation = replace(self.generation, unmade_from=record.seq)
         self.tx.sessions.put_generation(self.generation)
         last = self.lineage.segments[-1]
         self.lineage = Lineage((*self.lineage.segments[:-1], replace(last, end_exclusive=length)))
         if self.csn is None:
             self.csn = self.tx.meta.next_csn()
+        if self.is_past:
+            return
         scope_id = self.session.scope_id
         seal_leaf(
             self.tx, self.deps, record=record, scope_id=scope_id, text=source.text, csn=self.csn
@@ -314,9 +339,21 @@ class _Sealing:
         )
         self.tx.records.put_turn(closed)
         self.turn = None
+        if self.is_past:
+            if not self._copied(closed):
+                past.publish_past(self.tx, self.deps, closed, history=self.lineage)
+            return
+        self._resume()
         hurry_session(self.tx, self.deps, self.session.session_id, closed.closed_ms or 0)
         if not self._copied(closed):
             schedule_publication(self.tx, self.deps, closed, history=self.lineage)
+
+    def _resume(self) -> None:
+        """The session is used again: what was taken in of it as history gets its nodes now."""
+        if not self.is_resumed:
+            past.make_nodes(self.tx, self.deps, self.session, self.lineage)
+            self.generation = replace(self.generation, unmade_from=None)
+            self.is_resumed = True
 
     def _copied(self, turn: Turn) -> bool:
         """Whether the host copied the turn along from a session that is not known here.

@@ -68,14 +68,18 @@ class ScriptedSession:
     count: int = 0
     created_ms: int = 1_600_000_000_000
     fork_of: str | None = None
+    project: str = ""  # the directory that it began in, unless said otherwise
+
+    def __post_init__(self) -> None:
+        self.project = self.project or self.directory
 
     @property
     def info(self) -> SessionInfo:
         return SessionInfo(
             host="scripted",
             id=self.id,
-            project_key=self.directory,
-            project_directory=self.directory,
+            project_key=self.project,
+            project_directory=self.project,
             directory=self.directory,
             title=self.title or self.id,
             created_ms=self.created_ms,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from optchat.compactor.models.port import SummaryRequest
-from optchat.core.context import escaped_bytes
+from optchat.core.context import escaped_bytes, shorten
 
 
 class DeterministicModel:
@@ -36,26 +36,3 @@ class DeterministicModel:
 
 def _flat(text: str) -> str:
     return re.sub(r"\s+", " ", text).strip()
-
-
-def shorten(text: str, bytes_max: int) -> str:
-    """The beginning of ``text`` that renders within ``bytes_max``, cut at a word where one ends.
-
-    Never splits a code point; a cut is marked by an ellipsis.
-    """
-    text = text[: bytes_max + 1]
-    if escaped_bytes(text) <= bytes_max:
-        return text
-    ellipsis = "…"
-    low, high = 0, len(text)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if escaped_bytes(text[:middle]) + len(ellipsis.encode()) <= bytes_max:
-            low = middle
-        else:
-            high = middle - 1
-    cut = text[:low]
-    space = cut.rfind(" ")
-    if space > low * 2 // 3:
-        cut = cut[:space]
-    return cut.rstrip() + ellipsis

@@ -125,6 +125,10 @@ class MemorySessions:
         found = (s for s in self._tables.sessions.values() if s.project_id == project_id)
         return tuple(sorted(found, key=lambda s: s.session_id))
 
+    def of_host(self, host: str) -> tuple[Session, ...]:
+        found = (s for s in self._tables.sessions.values() if s.host == host)
+        return tuple(sorted(found, key=lambda s: s.session_id))
+
     def remove_session(self, session_id: SessionId) -> None:
         for generation in self.generations(session_id):
             self._changes.drop(self._tables.generations, generation.tree)

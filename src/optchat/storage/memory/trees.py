@@ -114,7 +114,7 @@ class MemoryTrees:
             for n in live
             if str(n.tree) == str(tree)
             and n.kind is not NodeKind.VERBATIM
-            and n.model != "none"
+            and n.model not in ("none", "import")
             and (n.prompt_version != prompt_version or model not in (None, n.model))
         ]
         return tuple(sorted(found, key=lambda n: (n.span.count, n.span.start)))

@@ -89,6 +89,10 @@ class Sessions(Protocol):
         """The sessions of a project in all scopes, by id."""
         ...
 
+    def of_host(self, host: str) -> tuple[Session, ...]:
+        """The sessions of a host in all scopes, by id."""
+        ...
+
     def remove_session(self, session_id: SessionId) -> None:
         """Remove its row and its generations; its number is not given again."""
         ...

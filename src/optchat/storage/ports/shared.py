@@ -50,7 +50,8 @@ class Trees(Protocol):
     ) -> tuple[Node, ...]:
         """The live nodes that some other model (if one is given) or prompt version made.
 
-        Verbatim ones and tombstones were made by none. Shorter spans first, then by start.
+        Verbatim ones, tombstones and lines of taken in history were made by none. Shorter spans
+        first, then by start.
         """
         ...
 

@@ -49,6 +49,7 @@ create table session (
   disabled text,
   observed_ms integer not null,
   host_store text not null,              -- where the host keeps it, by a name of the adapter's
+  host_mark text not null,               -- how far the host had changed it when it was read there
   unique (host, host_session)            -- the session that a host speaks of
 ) strict, without rowid;
 -- The subagents of a session.
@@ -74,6 +75,7 @@ create table generation (
   inherited integer not null,
   length integer not null,               -- the next record's seq
   adopted integer not null,              -- came over from a forgotten session
+  unmade_from integer,                   -- own records from here on have no nodes yet
   primary key (session_id, number)
 ) strict, without rowid;
 -- Whose history begins with this one's?

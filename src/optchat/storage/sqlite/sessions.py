@@ -14,11 +14,13 @@ from optchat.storage.sqlite.connection import Row, Sql
 
 _PROJECT = "project_id, host, host_key, directory"
 _SCOPE = "scope_id, name, policy_revision, retention_epoch, publications, sessions"
-_GENERATION = "session_id, number, base_session_id, base_generation, inherited, length, adopted"
+_GENERATION = (
+    "session_id, number, base_session_id, base_generation, inherited, length, adopted, unmade_from"
+)
 SESSION_COLUMNS = (
     "s.session_id, s.host, s.host_session, m.scope_id, m.number, s.project_id, s.generation, "
     "s.title, s.directory, s.created_ms, s.updated_ms, s.parent_host_session, s.archive_changes, "
-    "s.sharing, s.disabled, s.observed_ms, s.host_store"
+    "s.sharing, s.disabled, s.observed_ms, s.host_store, s.host_mark"
 )
 """A session ``s`` under the number that its row ``m`` of member gives it."""
 
@@ -125,8 +127,8 @@ class SqliteSessions:
         self._sql.run(
             "insert into session (session_id, host, host_session, scope_id, project_id, "
             "generation, title, directory, created_ms, updated_ms, parent_host_session, "
-            "archive_changes, sharing, disabled, observed_ms, host_store) "
-            "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+            "archive_changes, sharing, disabled, observed_ms, host_store, host_mark) "
+            "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
             "on conflict (session_id) do update set host = excluded.host, "
             "host_session = excluded.host_session, scope_id = excluded.scope_id, "
             "project_id = excluded.project_id, "
@@ -136,7 +138,7 @@ class SqliteSessions:
             "parent_host_session = excluded.parent_host_session, "
             "archive_changes = excluded.archive_changes, sharing = excluded.sharing, "
             "disabled = excluded.disabled, observed_ms = excluded.observed_ms, "
-            "host_store = excluded.host_store",
+            "host_store = excluded.host_store, host_mark = excluded.host_mark",
             (
                 session.session_id,
                 session.host,
@@ -154,6 +156,7 @@ class SqliteSessions:
                 session.disabled,
                 session.observed_ms,
                 session.host_store,
+                session.host_mark,
             ),
         )
         self._sql.run(
@@ -185,6 +188,10 @@ class SqliteSessions:
         )
         return tuple(map(session_of_row, rows))
 
+    def of_host(self, host: str) -> tuple[Session, ...]:
+        rows = self._sql.all(f"{_IN_ITS_SCOPE} where s.host = ? order by s.session_id", (host,))
+        return tuple(map(session_of_row, rows))
+
     def remove_session(self, session_id: SessionId) -> None:
         self._sql.run("delete from generation where session_id = ?", (session_id,))
         self._sql.run("delete from session where session_id = ?", (session_id,))
@@ -199,11 +206,11 @@ class SqliteSessions:
         base = generation.base
         self._sql.run(
             f"insert into generation ({_GENERATION}) "
-            "values (?, ?, ?, ?, ?, ?, ?) "
+            "values (?, ?, ?, ?, ?, ?, ?, ?) "
             "on conflict (session_id, number) do update set "
             "base_session_id = excluded.base_session_id, "
             "base_generation = excluded.base_generation, inherited = excluded.inherited, "
-            "length = max(length, excluded.length)",
+            "length = max(length, excluded.length), unmade_from = excluded.unmade_from",
             (
                 generation.session_id,
                 generation.number,
@@ -212,6 +219,7 @@ class SqliteSessions:
                 generation.inherited,
                 generation.length,
                 int(generation.adopted),
+                generation.unmade_from,
             ),
         )
 
@@ -247,6 +255,7 @@ def session_of_row(row: Row) -> Session:
         disabled=row[14],
         observed_ms=row[15],
         host_store=row[16],
+        host_mark=row[17],
     )
 
 
@@ -258,6 +267,7 @@ def _generation(row: Row) -> Generation:
         inherited=row[4],
         length=row[5],
         adopted=bool(row[6]),
+        unmade_from=row[7],
     )
 
 

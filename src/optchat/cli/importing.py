@@ -1,0 +1,98 @@
+"""Taking in what was said before the memory was there: import, and having it summarised."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from optchat.cli.asking import call
+from optchat.cli.options import json_option
+from optchat.cli.output import emit
+from optchat.wire import ImportRequest, ImportStatus, ImportStatusRequest
+
+POLL_S = 0.2
+
+
+@click.group(name="import")
+def import_() -> None:
+    """Take in history from before the memory; no model is asked."""
+
+
+@import_.command()
+@click.option(
+    "--db",
+    default=None,
+    type=click.Path(resolve_path=True),
+    help="The host's store; by default where OpenCode keeps it.",
+)
+@click.option("--since", default=None, help="Only what was used at this date or later (ISO, local).")
+@click.option(
+    "--project",
+    default=None,
+    type=click.Path(file_okay=False, resolve_path=True),
+    help="Only conversations of this directory.",
+)
+@click.option("--dry-run", is_flag=True, help="Count, and keep nothing.")
+@json_option
+def opencode(
+    *, db: str | None, since: str | None, project: str | None, dry_run: bool, as_json: bool
+) -> None:
+    """Take in OpenCode's own history; what is known already is passed over.
+
+    The store is only read, also while OpenCode writes to it. An import that was cut short goes on
+    where it was.
+    """
+    from optchat.engine.search import parse_time
+    from optchat.hosts.opencode.transcript import place
+
+    request = ImportRequest(
+        path=db or str(place.default_path()),
+        since_ms=parse_time(since, "--since") if since else 0,
+        project=project,
+        dry_run=dry_run,
+    )
+    status: ImportStatus = call("/v1/import", request, ImportStatus)
+    status = _follow(status, is_shown=not as_json)
+    if as_json:
+        emit(status)
+    else:
+        _tell(status)
+    if status.error is not None:
+        raise SystemExit(1)
+
+
+def _follow(status: ImportStatus, *, is_shown: bool) -> ImportStatus:
+    """Wait for the end of an import; progress is drawn where somebody looks."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns: tuple[Any, ...] = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, disable=not is_shown or not console.is_terminal) as bar:
+        task = bar.add_task("sessions", total=None)
+        while True:
+            bar.update(task, total=status.total or None, completed=status.done)
+            if not status.running:
+                return status
+            time.sleep(POLL_S)
+            status = call("/v1/import-status", ImportStatusRequest(id=status.id), ImportStatus)
+
+
+def _tell(status: ImportStatus) -> None:
+    would = "would be read" if status.dry_run else "were read"
+    click.echo(f"{status.path}: {status.total:,} sessions, {status.sessions:,} of them {would}.")
+    if not status.dry_run:
+        click.echo(f"{status.records:,} records are new.")
+    for reason, count in sorted(status.skipped.items()):
+        click.echo(f"  {count:,} passed over: {reason}")
+    for name in status.unreadable:
+        click.echo(f"! {name} cannot be read; the others are taken in.")
+    if status.error is not None:
+        click.echo(f"! {status.error.message}\n  next: {status.error.hint}")

@@ -1,0 +1,394 @@
+"""Taking in what a host has kept: asked for, by itself once a project is used, and at each start.
+
+One import runs at a time, in a thread of its own, in transactions that are short enough to let live
+turns pass between them. It can end at any point: what was taken in is skipped by the next one.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from optchat.core.records import Session
+from optchat.engine.deps import Deps
+from optchat.engine.forget import forget_sessions
+from optchat.engine.intake import Reading, take_in
+from optchat.errors import BadInput, NotFound, OptChatError
+from optchat.hosts.opencode.transcript import place
+from optchat.hosts.opencode.transcript.messages import GLOBAL, HostSession
+from optchat.hosts.opencode.transcript.source import (
+    HOST,
+    SETTLED_MS,
+    Source,
+    mark_of,
+    open_source,
+    read,
+)
+from optchat.storage.ports import Store, Tx
+from optchat.wire import (
+    ErrorInfo,
+    ImportRequest,
+    ImportStatus,
+    ImportStatusRequest,
+    MessageInfo,
+    SessionInfo,
+    SyncRequest,
+    ToolPart,
+)
+
+log = structlog.get_logger()
+
+BATCH_CHARS = 500_000
+"""About how much content one transaction takes."""
+BATCH_SESSIONS = 50
+UNREADABLE_MAX = 20
+"""How many sessions that cannot be read are named; the rest is counted."""
+
+
+@dataclass(slots=True)
+class Run:
+    """One import. ``project_key`` and ``settled_only`` are of one that nobody asked for."""
+
+    status: ImportStatus
+    request: ImportRequest
+    project_key: str | None = None
+    settled_only: bool = False
+    skipped: Counter[str] = field(default_factory=Counter[str])
+
+
+@dataclass(slots=True)
+class Importing:
+    """The routes of an import, and what happens without one. Thread-safe."""
+
+    store: Store
+    deps: Deps
+    _runs: list[Run] = field(default_factory=list[Run])
+    _queue: queue.SimpleQueue[Run | None] = field(default_factory=queue.SimpleQueue[Run | None])
+    _thread: threading.Thread | None = None
+    _stopping: threading.Event = field(default_factory=threading.Event)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _live: set[str] = field(default_factory=set[str])
+    _used: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+
+    # --- the thread ---
+
+    def begin(self) -> None:
+        """Have imports done from now on."""
+        self._thread = threading.Thread(target=self._work, name="import", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End after the transaction that is going on."""
+        self._stopping.set()
+        self._queue.put(None)
+        if self._thread is not None:
+            self._thread.join()
+
+    @property
+    def is_busy(self) -> bool:
+        return any(run.status.running for run in self._runs)
+
+    def _work(self) -> None:
+        while (run := self._queue.get()) is not None:
+            self.run(run)
+
+    # --- asking ---
+
+    def ask(self, request: ImportRequest) -> ImportStatus:
+        """Queue an import, or join the same one; ``status`` tells how it gets on."""
+        with self._lock:
+            for run in self._runs:
+                if run.status.running and run.request == request:
+                    return run.status
+            return self._queued(Run(self._new(request), request)).status
+
+    def status(self, request: ImportStatusRequest) -> ImportStatus:
+        """How an import is getting on.
+
+        Raises:
+            NotFound: there was none of that number since the coordinator started.
+        """
+        with self._lock:
+            for run in self._runs:
+                if run.status.id == request.id:
+                    return msgspec.structs.replace(run.status, skipped=dict(run.skipped))
+        raise NotFound(
+            "the coordinator was started anew since that import began; what it took in is kept.",
+            hint="optchat import opencode, which goes on from there",
+        )
+
+    def heard(self, info: SessionInfo) -> None:
+        """A host speaks of a session: it is the host's to tell, and its project is in use."""
+        if info.host != HOST:
+            return
+        self._live.add(info.id)
+        path = place.path_of(info.store)
+        known = (info.store, info.project_key)
+        if not self.deps.config.import_.auto or path is None or known in self._used:
+            return
+        self._used.add(known)
+        request = ImportRequest(path=str(path))
+        run = Run(self._new(request), request, project_key=info.project_key, settled_only=True)
+        with self._lock:
+            self._queued(run)
+
+    def _new(self, request: ImportRequest) -> ImportStatus:
+        return ImportStatus(
+            id=len(self._runs) + 1, path=request.path, running=True, dry_run=request.dry_run
+        )
+
+    def _queued(self, run: Run) -> Run:
+        run.status.id = len(self._runs) + 1
+        self._runs.append(run)
+        self._queue.put(run)
+        return run
+
+    # --- the work ---
+
+    def run(self, run: Run) -> None:
+        """Do one import to its end, its first error or the coordinator's end."""
+        try:
+            source = open_source(Path(run.request.path))
+            try:
+                self._take_all(run, source)
+            finally:
+                source.close()
+        except OptChatError as error:
+            run.status.error = ErrorInfo(
+                code=error.code, message=error.message, hint=error.hint, retryable=error.retryable
+            )
+        except Exception:
+            log.exception("import failed")
+            run.status.error = ErrorInfo(
+                code="coordinator",
+                message="the import failed; what was taken in until then is kept.",
+                hint="the coordinator's log has the reason: optchat status",
+                retryable=False,
+            )
+        finally:
+            run.status.running = False
+
+    def _take_all(self, run: Run, source: Source) -> None:
+        sessions = source.sessions()
+        known = {s.host_session: s for s in self._known()}
+        alive = _alive(known.values())
+        run.status.total = len(sessions)
+        wanted: list[HostSession] = []
+        for session in sessions:
+            reason = self._reason(run, session, known.get(session.id))
+            if reason:
+                run.skipped[reason] += 1
+                run.status.done += 1
+            else:
+                wanted.append(session)
+        if run.request.dry_run:
+            run.status.sessions, run.status.done = len(wanted), run.status.total
+            return
+        self._take(run, source, wanted, sessions, alive)
+
+    def _reason(self, run: Run, session: HostSession, known: Session | None) -> str:
+        """Why a session is not taken in, if it is not."""
+        request, now_ms = run.request, self.deps.clock.now_ms()
+        if session.internal:
+            return "made by optchat"
+        if session.parent_id is not None and not self.deps.config.sharing.subagents:
+            return "subagent"
+        if not session.messages:
+            return "empty"
+        if session.updated_ms < request.since_ms:
+            return "older"
+        if not _is_of(session, request.project, run.project_key):
+            return "other project"
+        if session.id in self._live:
+            return "in use"
+        if run.settled_only and now_ms - session.updated_ms <= SETTLED_MS:
+            return "in use"
+        if known is not None and known.disabled is not None:
+            return "memory off"
+        if known is not None and known.host_mark == mark_of(session, now_ms):
+            return "unchanged"
+        return ""
+
+    def _take(
+        self,
+        run: Run,
+        source: Source,
+        wanted: Sequence[HostSession],
+        sessions: Sequence[HostSession],
+        alive: frozenset[str],
+    ) -> None:
+        """Read and seal sessions, small ones together."""
+        batch: list[tuple[HostSession, SyncRequest]] = []
+        chars = 0
+        for session in wanted:
+            if self._stopping.is_set():
+                return
+            try:
+                request = read(source, session, sessions, self.deps.clock.now_ms())
+            except BadInput as error:
+                if not place.is_there(source.name):
+                    raise
+                self._unreadable(run, session, error)
+                continue
+            batch.append((session, request))
+            chars += sum(map(_chars, request.messages))
+            if chars >= BATCH_CHARS or len(batch) >= BATCH_SESSIONS:
+                self._seal(run, batch, alive)
+                batch, chars = [], 0
+        self._seal(run, batch, alive)
+
+    def _seal(
+        self, run: Run, batch: Sequence[tuple[HostSession, SyncRequest]], alive: frozenset[str]
+    ) -> None:
+        """Seal sessions in one transaction; if one of them cannot be, each in its own."""
+        try:
+            self._seal_together(run, batch, alive)
+        except OptChatError as error:
+            if len(batch) <= 1:
+                for session, _ in batch:
+                    self._unreadable(run, session, error)
+                return
+            for one in batch:
+                self._seal(run, [one], alive)
+
+    def _seal_together(
+        self, run: Run, batch: Sequence[tuple[HostSession, SyncRequest]], alive: frozenset[str]
+    ) -> None:
+        left = list(batch)
+        while left:
+            sealed, left = self.store.write(lambda tx, part=left: self._portion(tx, part, alive))
+            run.status.records += sealed
+            if self._stopping.is_set():
+                return
+        run.status.sessions += len(batch)
+        run.status.done += len(batch)
+
+    def _portion(
+        self, tx: Tx, batch: Sequence[tuple[HostSession, SyncRequest]], alive: frozenset[str]
+    ) -> tuple[int, list[tuple[HostSession, SyncRequest]]]:
+        """One transaction's worth; how many records are new, and which sessions have more."""
+        readings: list[Reading] = []
+        for session, request in batch:
+            held = _held(tx, session.id)
+            mark = mark_of(session, request.observed_ms)
+            readings.append(Reading(_lacking(request, held), mark))
+        answers = take_in(tx, self.deps, readings, alive)
+        more = [one for one, a in zip(batch, answers, strict=True) if a.need and a.sealed]
+        return sum(a.sealed for a in answers), more
+
+    def _unreadable(self, run: Run, session: HostSession, error: OptChatError) -> None:
+        log.warning("not taken in", session=session.id, code=error.code)
+        run.skipped["unreadable"] += 1
+        run.status.done += 1
+        if len(run.status.unreadable) < UNREADABLE_MAX:
+            run.status.unreadable.append(session.id)
+
+    # --- at the start ---
+
+    def reconcile(self) -> None:
+        """Bring what is known up to the stores that it is from (§12).
+
+        What such a store has no more is forgotten, what has changed in it is read again. A store
+        that is not there, cannot be read, or is another file by now, says nothing.
+        """
+        known = self._known()
+        alive = _alive(known)
+        for name in sorted(alive):
+            path = place.path_of(name)
+            assert path is not None
+            try:
+                source = open_source(path)
+            except OptChatError as error:
+                log.warning("not compared", code=error.code)
+                continue
+            try:
+                self._compare(source, [s for s in known if s.host_store == name], alive)
+            except OptChatError as error:
+                log.warning("not compared", code=error.code)
+            finally:
+                source.close()
+
+    def _compare(
+        self, source: Source, known: Sequence[Session], alive: frozenset[str]
+    ) -> None:
+        sessions = source.sessions()
+        if not place.is_there(source.name):
+            return
+        listed = {s.id: s for s in sessions}
+        gone = [s for s in known if s.host_session not in listed]
+        if gone:
+            self.store.write(lambda tx: _forget(tx, self.deps, gone))
+        now_ms = self.deps.clock.now_ms()
+        marks = {s.host_session: s.host_mark for s in known if s.disabled is None}
+        changed = [
+            s for s in sessions if s.id in marks and marks[s.id] != mark_of(s, now_ms)
+        ]
+        request = ImportRequest(path=str(source.path))
+        run = Run(self._new(request), request)
+        self._take(run, source, changed, sessions, alive)
+
+    def _known(self) -> tuple[Session, ...]:
+        return self.store.read(lambda tx: tx.sessions.of_host(HOST))
+
+
+def _forget(tx: Tx, deps: Deps, gone: Iterable[Session]) -> None:
+    for session in gone:
+        if tx.sessions.session(session.session_id) is not None:  # not gone with its parent
+            forget_sessions(tx, deps, [session], f"session s{session.number}, gone from the host")
+
+
+def _alive(known: Iterable[Session]) -> frozenset[str]:
+    """The stores that sessions are from and that are still there."""
+    return frozenset(name for name in {s.host_store for s in known} if place.is_there(name))
+
+
+def _is_of(session: HostSession, directory: str | None, project_key: str | None) -> bool:
+    if project_key is not None:
+        own = session.project_id
+        return project_key == (f"dir:{session.directory}" if own == GLOBAL else own)
+    if directory is None:
+        return True
+    within = f"{directory.rstrip('/')}/"
+    return directory in (session.directory, session.project_directory) or (
+        session.directory.startswith(within)
+    )
+
+
+def _held(tx: Tx, host_session: str) -> dict[str, str]:
+    """The digests of a session's messages that are sealed."""
+    session = tx.sessions.session_of_host(HOST, host_session)
+    if session is None:
+        return {}
+    return {m.message_id: m.digest for m in tx.records.messages(session.session_id)}
+
+
+def _lacking(request: SyncRequest, held: dict[str, str]) -> SyncRequest:
+    """The request with the content that is not sealed yet, as far as one transaction takes."""
+    left = BATCH_CHARS
+    messages: list[MessageInfo] = []
+    for message in request.messages:
+        is_new = held.get(message.id) != message.digest
+        if left > 0 and is_new and message.final:
+            left -= _chars(message)
+            messages.append(message)
+        else:
+            messages.append(msgspec.structs.replace(message, parts=None))
+    return msgspec.structs.replace(request, messages=messages)
+
+
+def _chars(message: MessageInfo) -> int:
+    """About how much a message holds."""
+    size = 200
+    for part in message.parts or ():
+        if isinstance(part, ToolPart):
+            size += len(part.input_json) + len(part.output or part.error or "")
+        else:
+            size += len(getattr(part, "text", ""))
+    return size

@@ -1,0 +1,59 @@
+"""Taking a host's history in: sessions read from its store, sealed as the host would tell them (§3).
+
+The same reconciliation as a live session's, without a job: what is known already changes nothing,
+and what a live session adds later is a plain append.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from optchat.engine import past
+from optchat.engine.deps import Deps
+from optchat.engine.sync import sync
+from optchat.refs import ScopeId
+from optchat.storage.ports import Tx
+from optchat.wire import SyncRequest, SyncResponse
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One session as its host's store has it; ``mark`` moves with whatever changes there."""
+
+    request: SyncRequest
+    mark: str
+
+
+def take_in(
+    tx: Tx, deps: Deps, readings: Sequence[Reading], stores: Collection[str] = ()
+) -> list[SyncResponse]:
+    """Seal and publish sessions of the past, in one transaction; safe to repeat.
+
+    The answers are in order; ``need`` names messages whose content is still to come. A session that
+    is from one of ``stores``, those that are still there, stays so: a copy is no other store.
+
+    Raises:
+        BadInput, EventConflict: as ``sync``; nothing of any of them is written.
+    """
+    answers: list[SyncResponse] = []
+    scopes = set[ScopeId]()
+    for reading in readings:
+        info = reading.request.session
+        known = tx.sessions.session_of_host(info.host, info.id)
+        answer = sync(tx, deps, reading.request, is_past=True)
+        answers.append(answer)
+        session = tx.sessions.session_of_host(info.host, info.id)
+        if session is None:
+            continue
+        kept = replace(
+            session,
+            host_store=known.host_store if known and known.host_store in stores else info.store,
+            host_mark=session.host_mark if answer.need else reading.mark,
+        )
+        if kept != session:
+            tx.sessions.put_session(kept)
+        if answer.sealed:
+            scopes.update(tx.sessions.scopes_of(session.session_id))
+    past.show(tx, deps, sorted(scopes))
+    return answers

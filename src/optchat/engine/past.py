@@ -1,0 +1,146 @@
+"""History that was there before the memory: taken in without a model, summarised when wanted (§8).
+
+Its turns are published at once under a line that only names them. The nodes of its records are left
+unmade until its session is used again or somebody asks, and its originals are found and read as any
+others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import get_args, get_type_hints
+
+from optchat.core import context
+from optchat.core.records import Lineage, Record, RecordKind, Session, Turn
+from optchat.core.tree import NodeKind
+from optchat.engine import nodes
+from optchat.engine.deps import Deps
+from optchat.engine.forest import Forest
+from optchat.engine.labels import tool_name
+from optchat.engine.publish import (
+    TurnSource,
+    advance_shared_view,
+    publish,
+    published_range,
+    source_cover,
+    told_pieces,
+)
+from optchat.engine.sessions import generation_of
+from optchat.limits import SUMMARY_BYTES_MAX
+from optchat.refs import ScopeId
+from optchat.storage.ports import Tx
+from optchat.wire import ToolRequest
+
+REQUEST_BYTES_MAX = 200
+"""How much of a request its turn's line repeats, rendered."""
+OWN_TOOLS = frozenset(get_args(get_type_hints(ToolRequest)["tool"]))
+TOOLS_MAX = 4
+"""How many tools a line names, the most used first."""
+
+
+def publish_past(tx: Tx, deps: Deps, turn: Turn, *, history: Lineage) -> None:
+    """Publish a closed turn under a line that names it; ``show`` brings the shared view up.
+
+    A turn of no scope, or without records of its own, is published nowhere, as ever.
+    """
+    cover = source_cover(history, turn)
+    session = tx.sessions.session(turn.session_id)
+    if turn.scope_id is None or not cover or session is None:
+        return
+    records = [
+        record
+        for piece in told_pieces(history, turn)
+        for record in tx.records.range(piece.tree, piece.start, piece.end_exclusive)
+    ]
+    source = TurnSource(
+        turn=turn,
+        session=session,
+        start_seq=published_range(history, turn)[0],
+        cover=cover,
+        nodes=(),
+        request="",
+        answer="",
+    )
+    publish(
+        tx,
+        deps,
+        source,
+        text=_line(tx, turn, records),
+        model=nodes.IMPORTED,
+        prompt_version=nodes.IMPORTED,
+        kind=NodeKind.FALLBACK,
+    )
+
+
+def show(tx: Tx, deps: Deps, scope_ids: Sequence[ScopeId]) -> None:
+    """Take what was published of the past into the scopes' views."""
+    for scope_id in scope_ids:
+        scope = tx.sessions.scope(scope_id)
+        if scope is not None and scope.publications:
+            advance_shared_view(tx, deps, scope_id, scope.publications)
+
+
+def _line(tx: Tx, turn: Turn, records: Sequence[Record]) -> str:
+    """When, the first words of the request, and how much there is of what."""
+    asked = next((r for r in records if _is_request(r)), None)
+    words = ""
+    if asked is not None:
+        raw = tx.blobs.read(asked.payload, 0, 4 * REQUEST_BYTES_MAX)
+        words = " ".join(raw.decode("utf-8", "replace").split())
+    used = Counter(r.tool for r in records if r.kind is RecordKind.TOOL_CALL and r.tool)
+    tools = [f"{tool_name(tool)} {count}" for tool, count in used.most_common(TOOLS_MAX)]
+    told = f"asked: {context.shorten(words, REQUEST_BYTES_MAX)}" if words else "no request"
+    counts = ", ".join([f"{len(records)} records", *tools])
+    return f"(history) {context.utc_minute(turn.opened_ms)[:10]} {told} / {counts}"
+
+
+def _is_request(record: Record) -> bool:
+    return record.kind is RecordKind.USER and record.status is None and not record.attachments
+
+
+def make_nodes(tx: Tx, deps: Deps, session: Session, history: Lineage) -> int:
+    """Make or schedule the nodes that were left unmade in a history; how many records had none.
+
+    Of a base only what the history inherits: the rest of it stays as it is.
+    """
+    made = 0
+    for segment in history.segments:
+        generation = generation_of(tx, segment.tree)
+        start = generation.unmade_from
+        if start is None or start >= segment.end_exclusive:
+            continue
+        forest = Forest(
+            tx,
+            segment.tree,
+            number=session.number,
+            lineage=history.clipped(segment.end_exclusive),
+        )
+        csn = tx.meta.next_csn()
+        end = segment.end_exclusive
+        held = {r.seq: r for r in tx.records.range(segment.tree, start, end)}
+        for seq in range(start, end):
+            record = held.get(seq)
+            if record is not None:  # else a tombstone is its leaf
+                nodes.seal_leaf(
+                    tx,
+                    deps,
+                    record=record,
+                    scope_id=session.scope_id,
+                    text=_text(tx, record),
+                    csn=csn,
+                )
+                made += 1
+            nodes.complete_parents(tx, deps, forest, seq + 1, session.scope_id, csn)
+        rest = segment.end_exclusive if segment.end_exclusive < generation.length else None
+        tx.sessions.put_generation(replace(generation, unmade_from=rest))
+    return made
+
+
+def _text(tx: Tx, record: Record) -> str:
+    """What a leaf may repeat of a record; "" for the result of one of our own tools."""
+    if record.kind is RecordKind.TOOL_RESULT and record.tool in OWN_TOOLS:
+        return ""
+    raw = tx.blobs.read(record.payload, 0, SUMMARY_BYTES_MAX + 1)
+    return raw.decode("utf-8", "replace")

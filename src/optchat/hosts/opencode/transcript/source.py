@@ -1,0 +1,101 @@
+"""A host's history as something to read from, whatever form it is kept in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from optchat.errors import BadInput
+from optchat.hosts.opencode.transcript.forks import find_origin
+from optchat.hosts.opencode.transcript.mapping import map_messages
+from optchat.hosts.opencode.transcript.messages import GLOBAL, HostMessage, HostSession
+from optchat.hosts.opencode.transcript.tables import Tables
+from optchat.wire import SessionInfo, SyncRequest
+
+HOST = "opencode"
+SETTLED_MS = 3_600_000
+"""A session that nothing was written to for so long is nobody's at the moment."""
+
+
+class Source(Protocol):
+    """One store of a host. ``name`` is the plugin's name for the place."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def path(self) -> Path: ...
+    def sessions(self) -> list[HostSession]:
+        """All of them, oldest first."""
+        ...
+
+    def messages(self, session: HostSession) -> list[HostMessage]:
+        """Those that are not gone back behind, with their parts, in order."""
+        ...
+
+    def times(self, session_id: str) -> list[tuple[int, str]]:
+        """When each message of a session was made and whose it is."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def open_source(path: Path) -> Source:
+    """What lies at ``path``.
+
+    Raises:
+        BadInput: there is nothing, or nothing that can be read.
+    """
+    if not path.exists():
+        raise BadInput(
+            f"there is no store of OpenCode at {path}; nothing was read.",
+            hint="optchat import opencode --db PATH (opencode db path names it)",
+        )
+    return Tables(path)
+
+
+def mark_of(session: HostSession, now_ms: int) -> str:
+    """What tells whether a session has to be read again."""
+    return f"{session.mark}:{int(is_settled(session, now_ms))}"
+
+
+def is_settled(session: HostSession, now_ms: int) -> bool:
+    return now_ms - session.updated_ms > SETTLED_MS
+
+
+def read(
+    source: Source, session: HostSession, sessions: Sequence[HostSession], now_ms: int
+) -> SyncRequest:
+    """A session as the plugin would tell it, content and all.
+
+    Raises:
+        BadInput: something of it cannot be read.
+    """
+    messages = source.messages(session)
+    settled = is_settled(session, now_ms)
+    origin = find_origin(session, messages, sessions, source.times)
+    return SyncRequest(
+        session=info_of(session, source.name, origin),
+        messages=map_messages(messages, is_settled=settled),
+        idle=settled,
+        observed_ms=now_ms,
+    )
+
+
+def info_of(session: HostSession, store: str, fork_of: str | None) -> SessionInfo:
+    is_global = session.project_id == GLOBAL
+    return SessionInfo(
+        host=HOST,
+        id=session.id,
+        project_key=f"dir:{session.directory}" if is_global else session.project_id,
+        project_directory=session.directory if is_global else session.project_directory,
+        directory=session.directory,
+        title=session.title,
+        created_ms=session.created_ms,
+        updated_ms=session.updated_ms,
+        parent_id=session.parent_id,
+        fork_of=fork_of,
+        archived=session.archived,
+        worktree=session.worktree,
+        store=store,
+    )
