@@ -163,10 +163,20 @@ class Coordinator(_Table, frozen=True):
     idle_exit_seconds: int = 900
 
 
+class Recall(_Table, frozen=True):
+    """Looking things up (§8).
+
+    ``aliases`` lets the tools also be called by the names and parameters of other systems.
+    """
+
+    aliases: bool = False
+
+
 class Config(_Table, frozen=True):
     """All of ``config.toml``."""
 
     sharing: Sharing = Sharing()
+    recall: Recall = Recall()
     memory: Memory = Memory()
     placement: Placement = Placement()
     compactor: Compactor = Compactor()

@@ -38,6 +38,13 @@ EXCERPT_CHARS = 240
 QUERY_BYTES_MAX = 4_096
 QUERY_TERMS_MAX = 32
 
+MESSAGES_PAGE_ROWS = 20
+MESSAGES_PAGE_ROWS_MAX = 50
+MESSAGES_AROUND_MAX = 20
+MESSAGES_LOOKED_THROUGH = 1_000
+ANSWER_BYTES_MAX = 44_000
+"""Browsing: messages on a page, on either side of one, and looked through for words in one call."""
+
 JOB_ATTEMPTS_MAX = 5
 JOB_LEASE_MS = 60_000
 

@@ -10,7 +10,7 @@ as body, and are safe to repeat. Errors have the status of their class in ``optc
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -289,20 +289,51 @@ class CheckResponse(Wire):
 # --- retrieval ------------------------------------------------------------------------------------
 
 
+ToolName = Literal[
+    "memory_zoom", "memory_search", "memory_date", "memory_sessions", "memory_messages"
+]
+"""Our own tools."""
+
+AliasName = Literal[
+    "recall",
+    "recall_get",
+    "recall_context",
+    "recall_messages",
+    "recall_sessions",
+    "search_memory_tree",
+]
+"""Tools of other systems under which ours can be called as well, where that is switched on."""
+
+TOOL_NAMES: tuple[str, ...] = get_args(ToolName)
+ALIAS_NAMES: tuple[str, ...] = get_args(AliasName)
+
+
+class ChildInfo(Wire):
+    """A subagent's session as the host has it at this moment."""
+
+    id: str
+    title: str = ""
+    state: Literal["running", "completed", "cancelled", "failed", "unknown"] = "unknown"
+    created_ms: int = 0
+    updated_ms: int = 0
+
+
 class ToolRequest(Wire):
     """A retrieval call (§8).
 
     From a host: ``host`` and ``session`` name the asking conversation (a subagent's parent) and its
     open turn's snapshot is served. From a person: ``directory`` or ``scope`` chooses the scope and
-    the newest state is served. ``args`` are raw and validated here.
+    the newest state is served. ``args`` are raw and validated here. ``children`` are the asking
+    conversation's subagents, told when it asks about them.
     """
 
-    tool: Literal["memory_zoom", "memory_search", "memory_date", "memory_sessions"]
+    tool: ToolName | AliasName
     args_json: str = "{}"
     host: str | None = None
     session: str | None = None
     directory: str | None = None
     scope: str | None = None
+    children: list[ChildInfo] = []
 
 
 class ToolResponse(Wire):
@@ -324,7 +355,9 @@ class ToolResponse(Wire):
 
 
 class Health(Wire):
-    """Who answers on the socket, and whether it takes in what subagents say (§12)."""
+    """Who answers on the socket, whether it takes in what subagents say (§12), and whether it
+    answers under the names of other systems' tools as well.
+    """
 
     version: str
     protocol: int
@@ -332,6 +365,7 @@ class Health(Wire):
     pid: int
     home: str
     subagents: bool = False
+    aliases: bool = False
 
 
 class FollowRequest(Wire):

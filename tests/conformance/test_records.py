@@ -179,6 +179,18 @@ def test_membership_is_read_from_a_record_on(world):
     assert [m.message_id for m in found] == ["m1", "m2", "m3"]
 
 
+def test_a_message_is_found_by_the_hosts_id_in_its_own_session(world):
+    for message in (a_message(0, "m0"), a_message(1, "m1"), a_message(0, "x", "b")):
+        world.write(lambda tx, m=message: tx.records.put_message(m))
+
+    def found(session, name):
+        return world.read(lambda tx: tx.records.message(SessionId(session), name))
+
+    assert found("a", "m1") == a_message(1, "m1")
+    assert found("a", "x") is None
+    assert found("b", "x") == a_message(0, "x", "b")
+
+
 def test_truncating_membership_keeps_what_is_before(world):
     for position in range(4):
         message = a_message(position, f"m{position}")

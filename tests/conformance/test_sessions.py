@@ -74,6 +74,25 @@ def test_a_session_is_found_by_id_host_and_number(world):
     assert world.read(lambda tx: tx.sessions.session_numbered(ScopeId("other"), 12)) is None
 
 
+def test_a_scope_knows_its_sessions_by_their_hosts_ids_and_no_others(world):
+    made = world.a_session("a", number=3)
+    other = world.a_session("b", scope_id=ScopeId("project:other"))
+    for session in (made, other):
+        world.write(lambda tx, s=session: tx.sessions.put_session(s))
+
+    def called(scope_id, name):
+        return world.read(lambda tx: tx.sessions.session_called(ScopeId(scope_id), name))
+
+    assert called(world.scope_id, "host-a") == made
+    assert called(world.scope_id, "host-b") is None
+    assert called(world.scope_id, "a") is None
+    assert called("project:other", "host-b") == other
+    moved = replace(made, scope_id=ScopeId("project:other"), number=9)
+    world.write(lambda tx: tx.sessions.put_session(moved))
+    assert called(world.scope_id, "host-a") == replace(moved, scope_id=world.scope_id, number=3)
+    assert called("project:other", "host-a") == moved
+
+
 def test_sessions_of_a_scope_come_by_number(world):
     for name, number in (("a", 3), ("b", 1), ("c", 2)):
         made = world.a_session(name, number=number)

@@ -40,12 +40,9 @@ def reader(bench: Any) -> Any:
     return b
 
 
-@pytest.mark.parametrize("tool", ["memory_zoom", "memory_date"])
-@pytest.mark.parametrize("foreign", FOREIGN)
-def test_a_foreign_ref_takes_as_many_statements_as_one_that_never_was(
-    reader: Any, monkeypatch: pytest.MonkeyPatch, tool: str, foreign: str
-) -> None:
-    """§8, §11; I4: neither the words nor the work tell them apart."""
+@pytest.fixture
+def refused(reader: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Makes a call that must be refused: what was said, without the name, and every statement."""
     asked: list[str] = []
     for verb in ("one", "all"):
         real = getattr(Connection, verb)
@@ -56,35 +53,42 @@ def test_a_foreign_ref_takes_as_many_statements_as_one_that_never_was(
 
         monkeypatch.setattr(Connection, verb, counted)
 
-    def refused(ref: str) -> tuple[str, list[str]]:
+    def refused(tool: str, name: str, **args: Any) -> tuple[str, list[str]]:
         asked.clear()
         with pytest.raises(NotFound) as caught:
-            reader.call(tool, ref=ref)
+            reader.call(tool, **args)
         said = f"{caught.value.code}: {caught.value.message} {caught.value.hint}"
-        return said.replace(ref, "REF"), list(asked)
+        assert asked
+        return said.replace(name, "NAME"), list(asked)
 
-    said, statements = refused(foreign)
-    assert (said, statements) == refused(FOREIGN[foreign])
-    assert statements
+    return refused
 
 
-@pytest.mark.parametrize("name", ["s2", "s3"])
-def test_a_search_in_a_foreign_session_is_as_short_as_in_none(
-    reader: Any, monkeypatch: pytest.MonkeyPatch, name: str
+@pytest.mark.parametrize("tool", ["memory_zoom", "memory_date", "memory_messages"])
+@pytest.mark.parametrize("foreign", FOREIGN)
+def test_a_foreign_ref_takes_as_many_statements_as_one_that_never_was(
+    refused: Any, tool: str, foreign: str
 ) -> None:
-    asked: list[str] = []
-    real = Connection.one
+    """§8, §11; I4: neither the words nor the work tell them apart."""
+    never = FOREIGN[foreign]
+    assert refused(tool, foreign, ref=foreign) == refused(tool, never, ref=never)
 
-    def counted(self: Connection, sql: str, args: Any = ()) -> Any:
-        asked.append(sql)
-        return real(self, sql, args)
 
-    monkeypatch.setattr(Connection, "one", counted)
-
-    def refused(session: str) -> tuple[str, list[str]]:
-        asked.clear()
-        with pytest.raises(NotFound) as caught:
-            reader.call("memory_search", query="kestrel", session=session)
-        return caught.value.message.replace(session, "S"), list(asked)
-
-    assert refused(name) == refused("s92")
+@pytest.mark.parametrize(
+    "tool, named",
+    [
+        ("memory_messages", "session"),
+        ("memory_sessions", "parent"),
+        ("memory_search", "session"),
+    ],
+)
+@pytest.mark.parametrize("foreign, never", [("s2", "s92"), ("s3", "s93"), ("X", "Q"), ("Y2", "Q")])
+def test_a_foreign_conversation_takes_as_many_statements_as_one_that_never_was(
+    refused: Any, tool: str, named: str, foreign: str, never: str
+) -> None:
+    """By its number or by its host's id of it."""
+    words = {"query": "kestrel"} if tool == "memory_search" else {}
+    if tool == "memory_search" and not foreign.startswith("s"):
+        pytest.skip("a search names a conversation as s12")
+    told = refused(tool, foreign, **words, **{named: foreign})
+    assert told == refused(tool, never, **words, **{named: never})

@@ -115,6 +115,7 @@ class Service:
             pid=os.getpid(),
             home=str(self.home),
             subagents=self.deps.config.sharing.subagents,
+            aliases=self.deps.config.recall.aliases,
         )
 
     def start(self) -> None:
@@ -162,7 +163,7 @@ class Service:
 
         def work(tx: Tx) -> Answer:
             reader = Reader(tx, visibility(tx, self.deps, request))
-            return call_tool(reader, request.tool, args)
+            return call_tool(reader, request.tool, args, request.children)
 
         return self.store.read(work).response()
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from optchat.engine import retrieve, search
+from optchat.engine import browse, conversations, retrieve, search
 from optchat.engine.answers import Answer
 from optchat.engine.visible import Reader
 from optchat.errors import BadInput
+from optchat.wire import ChildInfo
 
 
 class _Zoom(msgspec.Struct, forbid_unknown_fields=True):
@@ -31,11 +33,37 @@ class _Date(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Sessions(msgspec.Struct, forbid_unknown_fields=True):
+    parent: str | None = None
+    search: str | None = None
+    since: str | None = None
+    until: str | None = None
     archived: bool = False
+    files: bool = False
+    tools: bool = False
     cursor: str | None = None
 
 
-def call_tool(reader: Reader, tool: str, args: Any) -> Answer:
+class _Messages(msgspec.Struct, forbid_unknown_fields=True):
+    ref: str | None = None
+    before: int = 0
+    after: int = 0
+    session: str | None = None
+    role: str | None = None
+    query: str | None = None
+    limit: int | None = None
+    max_tokens: int | None = None
+    cursor: str | None = None
+
+
+_HINTS = {
+    "memory_zoom": 'call it as {"ref": "pub:24+8"}',
+    "memory_search": 'call it as {"query": "words to find"}',
+    "memory_date": 'call it as {"ref": "pub:24"}',
+    "memory_messages": 'call it as {"session": "s12"} or {"ref": "s12:0:71", "before": 2}',
+}
+
+
+def call_tool(reader: Reader, tool: str, args: Any, children: Sequence[ChildInfo] = ()) -> Answer:
     """Validate a model's raw arguments and run the tool; the host does not validate them.
 
     Raises:
@@ -44,31 +72,55 @@ def call_tool(reader: Reader, tool: str, args: Any) -> Answer:
     try:
         match tool:
             case "memory_zoom":
-                asked = msgspec.convert(args, _Zoom)
-                return retrieve.zoom(
-                    reader, ref=asked.ref, cursor=asked.cursor, max_tokens=asked.max_tokens
-                )
+                return retrieve.zoom(reader, **_checked(args, _Zoom))
             case "memory_search":
-                found = msgspec.convert(args, _Search)
-                return search.search(
-                    reader,
-                    query=found.query,
-                    session=found.session,
-                    before=found.before,
-                    after=found.after,
-                    cursor=found.cursor,
-                )
+                return search.search(reader, **_checked(args, _Search))
             case "memory_date":
-                return retrieve.date(reader, ref=msgspec.convert(args, _Date).ref)
+                return retrieve.date(reader, **_checked(args, _Date))
+            case "memory_messages":
+                return _messages(reader, msgspec.convert(args, _Messages))
             case _:
-                listed = msgspec.convert(args, _Sessions)
-                return retrieve.sessions(reader, archived=listed.archived, cursor=listed.cursor)
+                asked = _checked(args, _Sessions)
+                return conversations.sessions(reader, **asked, children=children)
     except msgspec.ValidationError as error:
         raise BadInput(
             f"{tool} was called with wrong arguments: {error}; nothing was read.",
-            hint={
-                "memory_zoom": 'call it as {"ref": "pub:24+8"}',
-                "memory_search": 'call it as {"query": "words to find"}',
-                "memory_date": 'call it as {"ref": "pub:24"}',
-            }.get(tool, "call it as {}"),
+            hint=_HINTS.get(tool, "call it as {}"),
         ) from None
+
+
+def _checked(args: Any, kind: type[msgspec.Struct]) -> dict[str, Any]:
+    return msgspec.structs.asdict(msgspec.convert(args, kind))
+
+
+def _messages(reader: Reader, asked: _Messages) -> Answer:
+    """One message with those around it, or a page of a conversation; never half of each."""
+    page = (asked.session, asked.role, asked.query, asked.limit)
+    if asked.ref is None:
+        if asked.before or asked.after or asked.max_tokens:
+            raise BadInput(
+                "before, after and max_tokens belong to a ref, and none was given; "
+                "nothing was read.",
+                hint=_HINTS["memory_messages"],
+            )
+        return browse.messages(
+            reader,
+            session=asked.session or "current",
+            role=asked.role,
+            query=asked.query,
+            limit=asked.limit,
+            cursor=asked.cursor,
+        )
+    if any(given is not None for given in page):
+        raise BadInput(
+            "session, role, query and limit choose a page, and ref one message; nothing was read.",
+            hint=_HINTS["memory_messages"],
+        )
+    return browse.message(
+        reader,
+        ref=asked.ref,
+        before=asked.before,
+        after=asked.after,
+        max_tokens=asked.max_tokens,
+        cursor=asked.cursor,
+    )

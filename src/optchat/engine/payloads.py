@@ -13,6 +13,8 @@ from optchat.core.records import RecordKind
 from optchat.engine.keys import pair_key
 from optchat.wire import FilePart, MessageInfo, Part, TextPart, ToolPart
 
+_WHOLE_AT = "; the whole was at "
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
@@ -116,8 +118,13 @@ def _of_tool(message: MessageInfo, part: ToolPart) -> list[Source]:
 def _truncation(part: ToolPart) -> str | None:
     if part.truncated is None:
         return None
-    where = f"; the whole was at {part.full_output_path}" if part.full_output_path else ""
+    where = f"{_WHOLE_AT}{part.full_output_path}" if part.full_output_path else ""
     return f"{part.truncated}{where}"
+
+
+def whole_output(truncated: str | None) -> str | None:
+    """Where the host had the whole of an output that it cut, from a record's account of it."""
+    return truncated.partition(_WHOLE_AT)[2] or None if truncated is not None else None
 
 
 def _manifest(part: FilePart) -> str:

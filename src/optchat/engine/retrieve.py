@@ -7,21 +7,18 @@ from datetime import UTC, datetime
 from typing import Any
 
 from optchat.core.context import escape
-from optchat.core.records import Record, Session
 from optchat.core.tree import Node
 from optchat.engine.answers import Answer, Cursor, decode_cursor, encode_cursor, quoted
 from optchat.engine.forest import Forest
-from optchat.engine.labels import label_of, record_label, session_name
+from optchat.engine.labels import record_label, session_name
 from optchat.engine.visible import Reader, missing
 from optchat.errors import IntegrityError
 from optchat.limits import (
-    SESSIONS_PAGE_ROWS,
     ZOOM_PAGE_LINES_MAX,
     ZOOM_PAGE_TOKENS,
     ZOOM_PAGE_TOKENS_MAX,
 )
-from optchat.refs import PublicationRef, SessionRef, Span, parse_ref
-from optchat.storage.ports import Tx
+from optchat.refs import PublicationRef, SessionRef, parse_ref
 
 _BYTES_PER_TOKEN = 3
 
@@ -148,7 +145,9 @@ def _record(reader: Reader, ref: SessionRef, cursor: str | None, max_tokens: int
         start = decode_cursor(cursor, kind="zoom", of=name, visibility=reader.visibility)
     page_tokens = min(max(1, max_tokens or ZOOM_PAGE_TOKENS), ZOOM_PAGE_TOKENS_MAX)
     total = reader.tx.blobs.size(record.payload)
-    text, end = _page(reader.tx, record, start, max(16, page_tokens * _BYTES_PER_TOKEN), total)
+    count = max(16, page_tokens * _BYTES_PER_TOKEN)
+    data = reader.tx.blobs.read(record.payload, start, min(count, max(0, total - start)))
+    text, end = page_of(data, start, total, lines=ZOOM_PAGE_LINES_MAX)
     answer = _answer(reader, name)
     where = [f"s{session.number} {escape(session.directory)}"]
     if record.worktree:
@@ -190,15 +189,15 @@ def _record(reader: Reader, ref: SessionRef, cursor: str | None, max_tokens: int
     return answer
 
 
-def _page(tx: Tx, record: Record, start: int, count: int, total: int) -> tuple[str, int]:
-    """A page of a payload that splits no code point, and where it ends.
+def page_of(data: bytes, start: int, total: int, *, lines: int) -> tuple[str, int]:
+    """As much of a payload's bytes from ``start`` on as is whole lines and code points.
 
-    A byte that is not UTF-8 becomes the replacement character and is counted as read.
+    At most ``lines`` lines; a byte that is not UTF-8 becomes the replacement character and counts
+    as read. Returns the text and where it ends.
     """
-    data = tx.blobs.read(record.payload, start, min(count, max(0, total - start)))
-    lines = data.split(b"\n", ZOOM_PAGE_LINES_MAX)
-    if len(lines) > ZOOM_PAGE_LINES_MAX:
-        data = data[: len(data) - len(lines[-1])]
+    found = data.split(b"\n", lines)
+    if len(found) > lines:
+        data = data[: len(data) - len(found[-1])]
     end = start + len(data)
     if end < total:
         whole = len(data)
@@ -258,79 +257,3 @@ def date(reader: Reader, *, ref: str) -> Answer:
     answer.data = {"ref": str(parsed), "first": iso(min(times)), "last": iso(max(times))}
     answer.lines = [f"{parsed}: from {answer.data['first']} to {answer.data['last']}"]
     return answer
-
-
-def sessions(reader: Reader, *, archived: bool = False, cursor: str | None = None) -> Answer:
-    """The conversations with something visible, newest activity first, a page at a time.
-
-    A subagent's stands below its parent's. Those that the host has archived are left out unless
-    asked for; what they published is as visible as before.
-    """
-    reader.check_epoch()
-    rows = _families(reader, archived=archived)
-    start = 0
-    question = "archived" if archived else ""
-    if cursor:
-        start = decode_cursor(cursor, kind="sessions", of=question, visibility=reader.visibility)
-    page = rows[start : start + SESSIONS_PAGE_ROWS]
-    answer = _answer(reader, "conversations")
-    answer.data = {"total": len(rows), "sessions": []}
-    if not rows:
-        answer.lines.append("no conversation has published anything here yet")
-    for session, count, first_ms, last_ms in page:
-        newest = reader.tx.publications.of_session(reader.visibility, session.session_id, None, 1)[
-            0
-        ]
-        own = session.session_id == reader.visibility.session_id
-        hidden = session.archived_at(reader.visibility.csn)
-        name = session_name(reader.tx, session)
-        ref = str(PublicationRef(Span(newest.seq, 1)))
-        answer.refs.append(ref)
-        answer.lines.append(
-            f"{name}{' (this conversation)' if own else ''}{' (archived)' if hidden else ''} "
-            f"{escape(newest.title) or '(no title)'}: {count} turns, {iso(first_ms)} to "
-            f"{iso(last_ms)}, newest {ref}"
-        )
-        answer.data["sessions"].append(
-            {
-                "session": f"s{session.number}",
-                "name": name,
-                "own": own,
-                "archived": hidden,
-                "title": newest.title,
-                "turns": count,
-                "first": iso(first_ms),
-                "last": iso(last_ms),
-                "newest": ref,
-                "newest_label": label_of(reader.tx, newest),
-            }
-        )
-    if start + SESSIONS_PAGE_ROWS < len(rows):
-        answer.cursor = encode_cursor(
-            Cursor(
-                kind="sessions",
-                of=question,
-                at=start + SESSIONS_PAGE_ROWS,
-                snapshot=reader.visibility.served,
-            )
-        )
-    return answer
-
-
-def _families(reader: Reader, *, archived: bool) -> list[tuple[Session, int, int, int]]:
-    """The visible sessions, each with its subagents' below it, which are hidden when it is."""
-    rows = reader.tx.publications.visible_sessions(reader.visibility)
-    listed = {(session.host, session.host_session) for session, *_ in rows}
-    tops: list[tuple[Session, int, int, int]] = []
-    below: dict[tuple[str, str | None], list[tuple[Session, int, int, int]]] = {}
-    for row in rows:
-        parent = (row[0].host, row[0].parent_host_session)
-        (below.setdefault(parent, []) if parent in listed else tops).append(row)
-    found: list[tuple[Session, int, int, int]] = []
-    pending = tops[::-1]
-    while pending:
-        row = pending.pop()
-        if archived or not row[0].archived_at(reader.visibility.csn):
-            found.append(row)
-            pending += reversed(below.get((row[0].host, row[0].host_session), []))
-    return found

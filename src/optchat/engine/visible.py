@@ -5,6 +5,7 @@ An unknown ref and one that the reader may not see raise the same ``NotFound`` w
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from optchat.core.publications import Publication
@@ -150,12 +151,61 @@ class Reader:
                 return False
         return True
 
+    def seen(self, history: Lineage, start: int, end_exclusive: int) -> list[tuple[int, int]]:
+        """The parts of a range of a history that the reader may see, in order."""
+        return [
+            part
+            for piece in history.owners(start, end_exclusive)
+            for part in self._seen(piece.tree, piece.start, piece.end_exclusive)
+        ]
+
+    def _seen(self, tree: SessionTree, start: int, end_exclusive: int) -> list[tuple[int, int]]:
+        if self._is_own(tree, start, end_exclusive):
+            return [(start, end_exclusive)]
+        count = self.tx.publications.visible_count(self.visibility, tree, start, end_exclusive)
+        if count == end_exclusive - start:
+            return [(start, end_exclusive)]
+        own = self.visibility.own
+        if end_exclusive - start == 1 or not (
+            count or (own is not None and any(s.tree == tree for s in own.segments))
+        ):
+            return []
+        middle = (start + end_exclusive) // 2
+        return [*self._seen(tree, start, middle), *self._seen(tree, middle, end_exclusive)]
+
     def _is_own(self, tree: SessionTree, start: int, end_exclusive: int) -> bool:
         own = self.visibility.own
         return own is not None and any(
             s.tree == tree and s.start <= start and end_exclusive <= s.end_exclusive
             for s in own.segments
         )
+
+    def named(self, name: str) -> Session:
+        """A session that the reader may know of: "current", s12, or its host's id.
+
+        Raises:
+            NotFound: there is none of that name in the scope, or nothing of it is visible.
+        """
+        asked = name.strip()
+        scope_id, own = self.visibility.scope_id, self.visibility.session_id
+        numbered = re.fullmatch(r"s?(\d{1,9})", asked, re.ASCII)
+        if asked == "current":
+            found = self.tx.sessions.session_in(scope_id, own) if own is not None else None
+        elif numbered is not None:
+            found = self.tx.sessions.session_numbered(scope_id, int(numbered[1]))
+        else:
+            found = self.tx.sessions.session_called(scope_id, asked)
+        if found is None or not (found.session_id == own or self.newest(found)):
+            raise NotFound(
+                f"{asked[:80]!r} names no conversation in this memory.",
+                hint="write it as s12; memory_sessions lists those that there are",
+            )
+        return found
+
+    def newest(self, session: Session) -> Publication | None:
+        """The last publication of a session that is visible, if there is one."""
+        found = self.tx.publications.of_session(self.visibility, session.session_id, None, 1)
+        return found[0] if found else None
 
     def record(self, ref: SessionRef) -> tuple[Session, Record]:
         """One visible record."""

@@ -70,6 +70,10 @@ class MemoryRecords:
         )
         return tuple(sorted(found, key=lambda m: m.position))
 
+    def message(self, session_id: SessionId, message_id: str) -> HostMessage | None:
+        held = self.messages(session_id)
+        return next((m for m in held if m.message_id == message_id), None)
+
     def put_message(self, message: HostMessage) -> None:
         for other in self.messages(message.session_id):
             if other.message_id == message.message_id and other.position != message.position:

@@ -70,6 +70,15 @@ class MemorySessions:
         session_id = next(named, None)
         return None if session_id is None else self.session_in(scope_id, session_id)
 
+    def session_called(self, scope_id: ScopeId, host_session: str) -> Session | None:
+        named = (
+            (number, session_id)
+            for (of, session_id), number in self._tables.members.items()
+            if of == scope_id and self._tables.sessions[session_id].host_session == host_session
+        )
+        found = min(named, default=None)
+        return None if found is None else self.session_in(scope_id, found[1])
+
     def session_in(self, scope_id: ScopeId, session_id: SessionId) -> Session | None:
         session = self._tables.sessions.get(session_id)
         number = self._tables.members.get((scope_id, session_id))

@@ -46,6 +46,10 @@ class Sessions(Protocol):
         """A session as a scope knows it; like ``session_numbered``."""
         ...
 
+    def session_called(self, scope_id: ScopeId, host_session: str) -> Session | None:
+        """The session that a scope knows by its host's id of it; like ``session_numbered``."""
+        ...
+
     def sessions(self, scope_id: ScopeId) -> tuple[Session, ...]:
         """The sessions that are in a scope now, by number."""
         ...
@@ -138,6 +142,10 @@ class Records(Protocol):
 
         A message without records begins where the next record will.
         """
+        ...
+
+    def message(self, session_id: SessionId, message_id: str) -> HostMessage | None:
+        """One message of the current membership, by the host's id of it."""
         ...
 
     def put_message(self, message: HostMessage) -> None:

@@ -126,6 +126,13 @@ class SqliteRecords:
         )
         return tuple(map(_message, rows))
 
+    def message(self, session_id: SessionId, message_id: str) -> HostMessage | None:
+        row = self._sql.one(
+            f"select {_MESSAGE} from message where session_id = ? and message_id = ?",
+            (session_id, message_id),
+        )
+        return None if row is None else _message(row)
+
     def put_message(self, message: HostMessage) -> None:
         self._sql.run(
             f"insert into message ({_MESSAGE}) values (?, ?, ?, ?, ?, ?, ?) "

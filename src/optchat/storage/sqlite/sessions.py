@@ -102,6 +102,12 @@ class SqliteSessions:
             f"{_IN_A_SCOPE} where m.session_id = ? and m.scope_id = ?", (session_id, scope_id)
         )
 
+    def session_called(self, scope_id: ScopeId, host_session: str) -> Session | None:
+        return self._session(
+            f"{_IN_A_SCOPE} where m.scope_id = ? and s.host_session = ? order by m.number limit 1",
+            (scope_id, host_session),
+        )
+
     def sessions(self, scope_id: ScopeId) -> tuple[Session, ...]:
         rows = self._sql.all(
             f"{_IN_A_SCOPE} where m.scope_id = ?1 and s.scope_id = ?1 order by m.number",
