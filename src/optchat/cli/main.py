@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def _register() -> None:
-    from optchat.cli import demo, forget, importing, install, memory, service, spend
+    from optchat.cli import demo, evaluate, forget, importing, install, memory, service, spend
 
     for command in (
         install.install,
@@ -76,6 +76,7 @@ def _register() -> None:
         spend.resume,
         spend.rebuild,
         demo.demo,
+        evaluate.evaluation,
     ):
         main.add_command(command)
 

@@ -1,0 +1,1 @@
+"""How well recall finds: evaluation files through the real import, store and search."""
