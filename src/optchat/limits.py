@@ -33,6 +33,7 @@ ZOOM_PAGE_LINES_MAX = 1_800
 """Quoted, a page stays below what the host would cut: 51,200 bytes or 2,000 lines."""
 
 SEARCH_PAGE_HITS = 20
+SEARCH_PAGE_HITS_MAX = 50
 SESSIONS_PAGE_ROWS = 50
 EXCERPT_CHARS = 240
 QUERY_BYTES_MAX = 4_096

@@ -1,0 +1,1 @@
+"""Search over everything that a reader may see (§8): a query, its terms, ranks, and an answer."""
