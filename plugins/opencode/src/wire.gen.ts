@@ -152,6 +152,16 @@ export interface CheckResponse {
   limit_tokens: number;
 }
 /**
+ * A subagent's session as the host has it at this moment.
+ */
+export interface ChildInfo {
+  id: string;
+  title?: string;
+  state?: "cancelled" | "completed" | "failed" | "running" | "unknown";
+  created_ms?: number;
+  updated_ms?: number;
+}
+/**
  * Check the store. ``full`` hashes every payload instead of a sample.
  *
  * ``repair`` makes damaged search indexes anew and schedules lost summaries again, first; it never
@@ -284,7 +294,8 @@ export interface ForgottenResponse {
   removals: RemovalInfo[];
 }
 /**
- * Who answers on the socket, and whether it takes in what subagents say (§12).
+ * Who answers on the socket, whether it takes in what subagents say (§12), and whether it
+ * answers under the names of other systems' tools as well.
  */
 export interface Health {
   version: string;
@@ -293,6 +304,46 @@ export interface Health {
   pid: number;
   home: string;
   subagents: boolean;
+  aliases: boolean;
+}
+/**
+ * Take in the history that a host keeps at ``path``, in the background; asking again joins.
+ *
+ * Only sessions that were used at ``since_ms`` or later, and those of the directory ``project``.
+ * ``dry_run`` counts and keeps nothing.
+ */
+export interface ImportRequest {
+  path: string;
+  since_ms?: number;
+  project?: string | null;
+  dry_run?: boolean;
+}
+/**
+ * An import: ``done`` of ``total`` sessions looked at; ``records`` are new.
+ *
+ * ``skipped`` counts sessions by reason. ``error`` says why it ended early; what was taken in
+ * until then is kept, and another import goes on from there.
+ */
+export interface ImportStatus {
+  id: number;
+  path: string;
+  running: boolean;
+  dry_run: boolean;
+  total: number;
+  done: number;
+  sessions: number;
+  records: number;
+  skipped: {
+    [k: string]: number;
+  };
+  unreadable: string[];
+  error: ErrorInfo | null;
+}
+/**
+ * How an import is getting on.
+ */
+export interface ImportStatusRequest {
+  id: number;
 }
 /**
  * One job that is set aside, or that has been tried.
@@ -567,15 +618,26 @@ export interface SyncResponse {
  *
  * From a host: ``host`` and ``session`` name the asking conversation (a subagent's parent) and its
  * open turn's snapshot is served. From a person: ``directory`` or ``scope`` chooses the scope and
- * the newest state is served. ``args`` are raw and validated here.
+ * the newest state is served. ``args`` are raw and validated here. ``children`` are the asking
+ * conversation's subagents, told when it asks about them.
  */
 export interface ToolRequest {
-  tool: "memory_date" | "memory_search" | "memory_sessions" | "memory_zoom";
+  tool:
+    | ("memory_date" | "memory_messages" | "memory_search" | "memory_sessions" | "memory_zoom")
+    | (
+        | "recall"
+        | "recall_context"
+        | "recall_get"
+        | "recall_messages"
+        | "recall_sessions"
+        | "search_memory_tree"
+      );
   args_json?: string;
   host?: string | null;
   session?: string | null;
   directory?: string | null;
   scope?: string | null;
+  children?: ChildInfo[];
 }
 /**
  * The answer as text for a model, and as data for a program.
@@ -705,6 +767,8 @@ export interface Routes {
   "/v1/check": { request: CheckRequest; answer: CheckResponse };
   "/v1/tool": { request: ToolRequest; answer: ToolResponse };
   "/v1/status": { request: undefined; answer: StatusResponse };
+  "/v1/import": { request: ImportRequest; answer: ImportStatus };
+  "/v1/import-status": { request: ImportStatusRequest; answer: ImportStatus };
   "/v1/export": { request: ExportRequest; answer: ExportResponse };
   "/v1/follow": { request: FollowRequest; answer: FollowResponse };
   "/v1/share": { request: ShareRequest; answer: ShareResponse };
