@@ -10,7 +10,7 @@ import queue
 import threading
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -105,9 +105,9 @@ class Importing:
         """Queue an import, or join the same one; ``status`` tells how it gets on."""
         with self._lock:
             for run in self._runs:
-                if run.status.running and run.request == request:
-                    return run.status
-            return self._queued(Run(self._new(request), request)).status
+                if run.status.running and run.request == request and run.project_key is None:
+                    return _told(run)
+            return _told(self._queued(Run(self._new(request), request)))
 
     def status(self, request: ImportStatusRequest) -> ImportStatus:
         """How an import is getting on.
@@ -118,7 +118,7 @@ class Importing:
         with self._lock:
             for run in self._runs:
                 if run.status.id == request.id:
-                    return msgspec.structs.replace(run.status, skipped=dict(run.skipped))
+                    return _told(run)
         raise NotFound(
             "the coordinator was started anew since that import began; what it took in is kept.",
             hint="optchat import opencode, which goes on from there",
@@ -182,7 +182,7 @@ class Importing:
         run.status.total = len(sessions)
         wanted: list[HostSession] = []
         for session in sessions:
-            reason = self._reason(run, session, known.get(session.id))
+            reason = self._reason(run, source, session, known.get(session.id))
             if reason:
                 run.skipped[reason] += 1
                 run.status.done += 1
@@ -193,7 +193,9 @@ class Importing:
             return
         self._take(run, source, wanted, sessions, alive)
 
-    def _reason(self, run: Run, session: HostSession, known: Session | None) -> str:
+    def _reason(
+        self, run: Run, source: Source, session: HostSession, known: Session | None
+    ) -> str:
         """Why a session is not taken in, if it is not."""
         request, now_ms = run.request, self.deps.clock.now_ms()
         if session.internal:
@@ -212,7 +214,7 @@ class Importing:
             return "in use"
         if known is not None and known.disabled is not None:
             return "memory off"
-        if known is not None and known.host_mark == mark_of(session, now_ms):
+        if known is not None and known.host_mark == mark_of(source, session, now_ms):
             return "unchanged"
         return ""
 
@@ -225,7 +227,7 @@ class Importing:
         alive: frozenset[str],
     ) -> None:
         """Read and seal sessions, small ones together."""
-        batch: list[tuple[HostSession, SyncRequest]] = []
+        batch: list[Reading] = []
         chars = 0
         for session in wanted:
             if self._stopping.is_set():
@@ -235,9 +237,9 @@ class Importing:
             except BadInput as error:
                 if not place.is_there(source.name):
                     raise
-                self._unreadable(run, session, error)
+                self._unreadable(run, session.id, error)
                 continue
-            batch.append((session, request))
+            batch.append(Reading(request, mark_of(source, session, request.observed_ms)))
             chars += sum(map(_chars, request.messages))
             if chars >= BATCH_CHARS or len(batch) >= BATCH_SESSIONS:
                 self._seal(run, batch, alive)
@@ -245,21 +247,21 @@ class Importing:
         self._seal(run, batch, alive)
 
     def _seal(
-        self, run: Run, batch: Sequence[tuple[HostSession, SyncRequest]], alive: frozenset[str]
+        self, run: Run, batch: Sequence[Reading], alive: frozenset[str]
     ) -> None:
         """Seal sessions in one transaction; if one of them cannot be, each in its own."""
         try:
             self._seal_together(run, batch, alive)
         except OptChatError as error:
             if len(batch) <= 1:
-                for session, _ in batch:
-                    self._unreadable(run, session, error)
+                for reading in batch:
+                    self._unreadable(run, reading.request.session.id, error)
                 return
             for one in batch:
                 self._seal(run, [one], alive)
 
     def _seal_together(
-        self, run: Run, batch: Sequence[tuple[HostSession, SyncRequest]], alive: frozenset[str]
+        self, run: Run, batch: Sequence[Reading], alive: frozenset[str]
     ) -> None:
         left = list(batch)
         while left:
@@ -271,24 +273,23 @@ class Importing:
         run.status.done += len(batch)
 
     def _portion(
-        self, tx: Tx, batch: Sequence[tuple[HostSession, SyncRequest]], alive: frozenset[str]
-    ) -> tuple[int, list[tuple[HostSession, SyncRequest]]]:
+        self, tx: Tx, batch: Sequence[Reading], alive: frozenset[str]
+    ) -> tuple[int, list[Reading]]:
         """One transaction's worth; how many records are new, and which sessions have more."""
-        readings: list[Reading] = []
-        for session, request in batch:
-            held = _held(tx, session.id)
-            mark = mark_of(session, request.observed_ms)
-            readings.append(Reading(_lacking(request, held), mark))
+        readings = [
+            replace(reading, request=_lacking(reading.request, _held(tx, reading)))
+            for reading in batch
+        ]
         answers = take_in(tx, self.deps, readings, alive)
         more = [one for one, a in zip(batch, answers, strict=True) if a.need and a.sealed]
         return sum(a.sealed for a in answers), more
 
-    def _unreadable(self, run: Run, session: HostSession, error: OptChatError) -> None:
-        log.warning("not taken in", session=session.id, code=error.code)
+    def _unreadable(self, run: Run, host_session: str, error: OptChatError) -> None:
+        log.warning("not taken in", session=host_session, code=error.code)
         run.skipped["unreadable"] += 1
         run.status.done += 1
         if len(run.status.unreadable) < UNREADABLE_MAX:
-            run.status.unreadable.append(session.id)
+            run.status.unreadable.append(host_session)
 
     # --- at the start ---
 
@@ -328,7 +329,7 @@ class Importing:
         now_ms = self.deps.clock.now_ms()
         marks = {s.host_session: s.host_mark for s in known if s.disabled is None}
         changed = [
-            s for s in sessions if s.id in marks and marks[s.id] != mark_of(s, now_ms)
+            s for s in sessions if s.id in marks and marks[s.id] != mark_of(source, s, now_ms)
         ]
         request = ImportRequest(path=str(source.path))
         run = Run(self._new(request), request)
@@ -336,6 +337,10 @@ class Importing:
 
     def _known(self) -> tuple[Session, ...]:
         return self.store.read(lambda tx: tx.sessions.of_host(HOST))
+
+
+def _told(run: Run) -> ImportStatus:
+    return msgspec.structs.replace(run.status, skipped=dict(run.skipped))
 
 
 def _forget(tx: Tx, deps: Deps, gone: Iterable[Session]) -> None:
@@ -361,9 +366,10 @@ def _is_of(session: HostSession, directory: str | None, project_key: str | None)
     )
 
 
-def _held(tx: Tx, host_session: str) -> dict[str, str]:
+def _held(tx: Tx, reading: Reading) -> dict[str, str]:
     """The digests of a session's messages that are sealed."""
-    session = tx.sessions.session_of_host(HOST, host_session)
+    info = reading.request.session
+    session = tx.sessions.session_of_host(info.host, info.id)
     if session is None:
         return {}
     return {m.message_id: m.digest for m in tx.records.messages(session.session_id)}

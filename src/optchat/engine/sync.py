@@ -340,7 +340,8 @@ class _Sealing:
         self.tx.records.put_turn(closed)
         self.turn = None
         if self.is_past:
-            if not self._copied(closed):
+            # A copy whose original is nowhere is all that there is of it.
+            if not self._copied(closed) or self.request.session.fork_of is None:
                 past.publish_past(self.tx, self.deps, closed, history=self.lineage)
             return
         self._resume()

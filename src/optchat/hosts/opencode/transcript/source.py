@@ -25,6 +25,11 @@ class Source(Protocol):
     def name(self) -> str: ...
     @property
     def path(self) -> Path: ...
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether no host was at work in it when it was opened."""
+        ...
+
     def sessions(self) -> list[HostSession]:
         """All of them, oldest first."""
         ...
@@ -54,13 +59,14 @@ def open_source(path: Path) -> Source:
     return Tables(path)
 
 
-def mark_of(session: HostSession, now_ms: int) -> str:
+def mark_of(source: Source, session: HostSession, now_ms: int) -> str:
     """What tells whether a session has to be read again."""
-    return f"{session.mark}:{int(is_settled(session, now_ms))}"
+    return f"{session.mark}:{int(is_settled(source, session, now_ms))}"
 
 
-def is_settled(session: HostSession, now_ms: int) -> bool:
-    return now_ms - session.updated_ms > SETTLED_MS
+def is_settled(source: Source, session: HostSession, now_ms: int) -> bool:
+    """Whether nobody is at work in a session, so that what is open in it stays open."""
+    return source.is_at_rest or now_ms - session.updated_ms > SETTLED_MS
 
 
 def read(
@@ -72,7 +78,7 @@ def read(
         BadInput: something of it cannot be read.
     """
     messages = source.messages(session)
-    settled = is_settled(session, now_ms)
+    settled = is_settled(source, session, now_ms)
     origin = find_origin(session, messages, sessions, source.times)
     return SyncRequest(
         session=info_of(session, source.name, origin),
