@@ -506,13 +506,13 @@ def twins() -> tuple[Run, Run]:
             LoopbackProvider() as provider,
             OpenCodeHost(folder / "host", provider.base_url) as host,
         ):
-            turns = _script(host, provider, lambda session: None)
+            turns = varied_turns(host, provider, lambda session: None)
             host.stop()
             plain = _run(host, provider, turns)
         shutil.rmtree(folder / "host")
         with running_memory(folder) as memory:
             # Each turn sees the one before it published, so that there are news to take out.
-            turns = _script(memory.host, memory.provider, _Publishing(memory))
+            turns = varied_turns(memory.host, memory.provider, _Publishing(memory))
             for session in {r.session_id for r in memory.provider.requests() if r.session_id}:
                 check_covered(memory, session)
             memory.host.stop()
@@ -530,7 +530,7 @@ class _Publishing:
         eventually(lambda: self.memory.publications() >= self.count, what="the publication")
 
 
-def _script(
+def varied_turns(
     host: OpenCodeHost, provider: LoopbackProvider, done: Callable[[str], None]
 ) -> list[list[Json]]:
     """Two sessions, seven turns: text, parallel calls, failing ones, an error, an abort."""

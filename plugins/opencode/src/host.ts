@@ -23,6 +23,8 @@ export interface HostSession {
   title: string;
   metadata?: Record<string, unknown>;
   permission?: Rule[];
+  /** Where the person has gone back to: what follows is dead, and removed with the next prompt. */
+  revert?: { messageID: string; partID?: string };
   time: { created: number; updated: number; archived?: number };
 }
 
@@ -223,13 +225,14 @@ export class Host {
 
   /**
    * The file that the host keeps its sessions in, as it is now: one that was made anew in its place
-   * is another store, and what it lacks was never deleted from it. "" when it is not found.
+   * is another store, and what it lacks was never deleted from it. "" when it is not found. An
+   * import names it in the same way (`place.py`).
    */
   store(): string {
     const { OPENCODE_DB: named = "opencode.db", XDG_DATA_HOME: data } = process.env;
     const path = resolve(data || `${homedir()}/.local/share`, "opencode", named);
     try {
-      const { ino, birthtimeMs } = statSync(path);
+      const { ino, birthtimeMs } = statSync(path, { bigint: true });
       return `${path}:${ino}:${birthtimeMs}`;
     } catch {
       return "";

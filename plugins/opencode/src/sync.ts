@@ -136,7 +136,14 @@ export class Sync {
   async #read(id: string, state: SessionState): Promise<Observed> {
     const observed_ms = Date.now();
     const [messages, idle] = await Promise.all([this.#host.messages(id), this.#idle(id, state)]);
-    return { observed_ms, messages, idle };
+    return { observed_ms, messages: living(messages, await this.#revert(id)), idle };
+  }
+
+  // What was told of going back may be undone by now, in another process too.
+  async #revert(id: string): Promise<HostSession["revert"]> {
+    if (!(await this.#host.session(id)).revert) return undefined;
+    this.#host.forget(id);
+    return (await this.#host.session(id)).revert;
   }
 
   // Between a message's arrival and its turn's beginning the host still calls the session idle.
@@ -193,6 +200,17 @@ function withContent(messages: readonly MessageInfo[], wanted: Set<string>): Mes
     left -= JSON.stringify(message.parts).length;
     return message;
   });
+}
+
+/** The messages up to where a person has gone back to. */
+export function living(messages: HostMessage[], revert: HostSession["revert"]): HostMessage[] {
+  const at = messages.findIndex(({ info }) => info.id === revert?.messageID);
+  const message = messages[at];
+  if (!message || !revert) return messages;
+  const kept = messages.slice(0, at);
+  if (revert.partID === undefined) return kept;
+  const part = message.parts.findIndex(({ id }) => id === revert.partID);
+  return [...kept, { ...message, parts: part < 0 ? message.parts : message.parts.slice(0, part) }];
 }
 
 function ended(messages: readonly HostMessage[]): boolean {

@@ -120,13 +120,14 @@ var Host = class {
   }
   /**
    * The file that the host keeps its sessions in, as it is now: one that was made anew in its place
-   * is another store, and what it lacks was never deleted from it. "" when it is not found.
+   * is another store, and what it lacks was never deleted from it. "" when it is not found. An
+   * import names it in the same way (`place.py`).
    */
   store() {
     const { OPENCODE_DB: named = "opencode.db", XDG_DATA_HOME: data2 } = process.env;
     const path = resolve(data2 || `${homedir()}/.local/share`, "opencode", named);
     try {
-      const { ino, birthtimeMs } = statSync(path);
+      const { ino, birthtimeMs } = statSync(path, { bigint: true });
       return `${path}:${ino}:${birthtimeMs}`;
     } catch {
       return "";
@@ -1478,7 +1479,13 @@ var Sync = class {
   async #read(id, state) {
     const observed_ms = Date.now();
     const [messages, idle] = await Promise.all([this.#host.messages(id), this.#idle(id, state)]);
-    return { observed_ms, messages, idle };
+    return { observed_ms, messages: living(messages, await this.#revert(id)), idle };
+  }
+  // What was told of going back may be undone by now, in another process too.
+  async #revert(id) {
+    if (!(await this.#host.session(id)).revert) return void 0;
+    this.#host.forget(id);
+    return (await this.#host.session(id)).revert;
   }
   // Between a message's arrival and its turn's beginning the host still calls the session idle.
   // One that this process does not run may be at work in another.
@@ -1528,6 +1535,15 @@ function withContent(messages, wanted) {
     left -= JSON.stringify(message.parts).length;
     return message;
   });
+}
+function living(messages, revert) {
+  const at = messages.findIndex(({ info }) => info.id === revert?.messageID);
+  const message = messages[at];
+  if (!message || !revert) return messages;
+  const kept = messages.slice(0, at);
+  if (revert.partID === void 0) return kept;
+  const part = message.parts.findIndex(({ id }) => id === revert.partID);
+  return [...kept, { ...message, parts: part < 0 ? message.parts : message.parts.slice(0, part) }];
 }
 function ended(messages) {
   const info = messages.at(-1)?.info;
