@@ -170,7 +170,7 @@ def _sessions(hits: list[dict[str, Any]], names: dict[str, str]) -> list[str]:
 
 def _class_faults(case: Case, hits: list[dict[str, Any]]) -> list[str]:
     """Which of the case's constraints on evidence its hits break."""
-    classes: list[str] = [CLASSES[hit["evidence"]] for hit in hits[:5]]
+    classes: list[str] = [CLASSES[hit["evidence"] or "unknown"] for hit in hits[:5]]
     faults: list[str] = []
     wanted = case.expect.class_in_top3
     if wanted and set(wanted).isdisjoint(classes[:3]):
