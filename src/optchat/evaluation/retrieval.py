@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from optchat.engine.recall.query import parse_time
 from optchat.errors import IntegrityError
 from optchat.evaluation.files import NOW_MS, Case, Reasoning, Session, SessionFile, load
 from optchat.evaluation.plain import STOP_WORDS, Plain, documents, texts
@@ -197,6 +198,4 @@ def _plainly(plain: Plain, case: Case, sessions: dict[str, Session]) -> list[str
 
 
 def _moment(text: str | None) -> int | None:
-    units = {"m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
-    match = re.fullmatch(r"(\d+)([mhdw])", text or "")
-    return NOW_MS - int(match[1]) * units[match[2]] if match else None
+    return parse_time(text, "a case's time", NOW_MS) if text else None
