@@ -24,7 +24,7 @@ from bench._corpus import copies, noisy, synthetic
 from bench._tables import replace_section
 from optchat.config import load as load_config
 from optchat.coordinator.client import Client
-from optchat.coordinator.ids import RandomIds
+from optchat.coordinator.ids import CountedIds
 from optchat.coordinator.paths import Paths
 from optchat.coordinator.service import Service
 from optchat.engine.deps import Deps
@@ -211,7 +211,8 @@ def in_the_engine(home: Path, asked: list[dict[str, Any]]) -> dict[str, Any]:
     """Times and statements of the same queries without a process and a socket between."""
     clock = SystemClock()
     store = SqliteStore(Paths(home).store, clock)
-    service = Service(store, Deps(load_config(home), clock, RandomIds()), home)
+    epoch = store.write(lambda tx: tx.meta.raise_epoch())
+    service = Service(store, Deps(load_config(home), clock, CountedIds(epoch)), home)
     times: list[float] = []
     statements: list[int] = []
     for warming in (True, False):

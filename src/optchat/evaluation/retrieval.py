@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +12,7 @@ from optchat.errors import IntegrityError
 from optchat.evaluation.files import NOW_MS, Case, Reasoning, Session, SessionFile, load
 from optchat.evaluation.plain import STOP_WORDS, Plain, documents, texts
 from optchat.evaluation.room import Room, room
-from optchat.evaluation.scores import Ranks, percentiles, rank_of
+from optchat.evaluation.scores import Ranks, drawn, percentiles, rank_of
 
 FIRST = 10
 """Sessions of an answer that count."""
@@ -59,20 +58,16 @@ class Side:
 def evaluate(path: Path, *, sample: int | None = None, seed: int = 0) -> dict[str, Any]:
     """The figures of a session file.
 
-    ``sample`` cases are drawn by ``seed``, which also decides the order in which sessions arrive.
+    ``sample`` cases are drawn by ``seed``.
 
     Raises:
         BadInput: the file cannot be used.
         IntegrityError: a case that needs reasoning text found something.
     """
     loaded = load(path)
-    draw = random.Random(seed)  # noqa: S311  # a sample that can be drawn again
-    cases = loaded.cases
-    if sample is not None and sample < len(cases):
-        cases = sorted(draw.sample(cases, sample), key=loaded.cases.index)
-    arriving = draw.sample(loaded.sessions, len(loaded.sessions))
+    cases = drawn(loaded.cases, sample, seed)
     with room() as made:
-        made.take_in(arriving)
+        made.take_in(loaded.sessions)
         figures = _figures(loaded, cases, made)
     return {"file": path.name, "seed": seed, **figures}
 
