@@ -1,4 +1,7 @@
-"""Run one benchmark and write ``bench/results/NAME.json``: figures, baseline, machine."""
+"""Run one benchmark and write ``bench/results/NAME.json``: figures, baseline, machine.
+
+A benchmark with ``document(whole)`` then makes its table of a document from that file.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="bench.run", description=__doc__)
     parser.add_argument("--name", required=True, choices=names())
     name = parser.parse_args().name
-    path = write(name, importlib.import_module(f"bench.{name}").run())
+    module = importlib.import_module(f"bench.{name}")
+    path = write(name, module.run())
+    if hasattr(module, "document"):
+        module.document(json.loads(path.read_text(encoding="utf-8")))
     sys.stdout.write(path.read_text(encoding="utf-8"))
     return 0
 

@@ -87,8 +87,10 @@ def cli() -> str:
     """docs/cli.md."""
     lines = ["# The commands", "", inspect.cleandoc(main.help or ""), ""]
     for name, command in sorted(main.commands.items()):
-        context = click.Context(command, info_name=f"optchat {name}", terminal_width=100)
-        lines += [f"## {name}", "", "```", command.get_help(context), "```", ""]
+        within = sorted(command.commands.items()) if isinstance(command, click.Group) else []
+        for told, one in ((name, command), *((f"{name} {inner}", c) for inner, c in within)):
+            context = click.Context(one, info_name=f"optchat {told}", terminal_width=100)
+            lines += [f"## {told}", "", "```", one.get_help(context), "```", ""]
     return HEADER.format(source="src/optchat/cli") + "\n".join(lines).rstrip() + "\n"
 
 

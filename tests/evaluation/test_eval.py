@@ -60,7 +60,7 @@ def test_plain_fts5_is_asked_the_same_in_the_same_run(figures):
     assert figures["plain"]["competencies"]["han"]["mrr"] == 0
 
 
-def test_a_seed_draws_the_same_sample_and_the_order_of_arrival_moves_no_figure(tmp_path):
+def test_a_seed_draws_the_same_sample_again(tmp_path):
     path = written(tmp_path / "set.json", RecallSet(SEED + 1, noise=60).document())
     runs = [
         json.loads(run("retrieval", path, "--sample", "20", "--seed", seed, "--json").output)
@@ -69,10 +69,7 @@ def test_a_seed_draws_the_same_sample_and_the_order_of_arrival_moves_no_figure(t
     for figures in runs:
         figures.pop("latency")
     assert runs[0] == runs[1] != runs[2]
-    whole = [
-        json.loads(run("retrieval", path, "--seed", seed, "--json").output) for seed in ("1", "2")
-    ]
-    assert whole[0]["competencies"] == whole[1]["competencies"]
+    assert runs[0]["competencies"].keys() != runs[2]["competencies"].keys()
 
 
 BAD_FILES = {

@@ -23,7 +23,7 @@ seed_option = click.option(
     type=int,
     default=0,
     show_default=True,
-    help="Decides sample and order of arrival.",
+    help="Decides the sample.",
 )
 
 

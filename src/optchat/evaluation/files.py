@@ -16,7 +16,7 @@ from optchat.errors import BadInput
 NOW_MS = 1_796_040_000_000
 """What "now" is in an evaluation, so that a file gives the same figures on each day."""
 
-HINT = "the form is in: optchat eval --help"
+HINT = "optchat eval retrieval --help"
 
 F = TypeVar("F")
 

@@ -5,7 +5,6 @@ A conversation is a project, its sessions are host sessions and each dialogue tu
 
 from __future__ import annotations
 
-import random
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,7 +17,7 @@ from optchat.errors import BadInput
 from optchat.evaluation.files import HINT, Message, Session, Text, read
 from optchat.evaluation.plain import Document, Plain
 from optchat.evaluation.room import Room, room
-from optchat.evaluation.scores import Evidence, percentiles
+from optchat.evaluation.scores import Evidence, drawn, percentiles
 
 HITS = 50
 TUNED = 3
@@ -149,12 +148,10 @@ def evaluate(
     conversations = load(path)
     asked = {"tune": conversations[:TUNED], "held-out": conversations[TUNED:], None: conversations}
     questions = [question for one in asked[split] for question in one.questions]
-    draw = random.Random(seed)  # noqa: S311  # a sample that can be drawn again
-    if sample is not None and sample < len(questions):
-        questions = draw.sample(questions, sample)
+    questions = drawn(questions, sample, seed)
     sessions = [session for one in conversations for session in one.sessions]
     with room() as made:
-        made.take_in(draw.sample(sessions, len(sessions)))
+        made.take_in(sessions)
         figures = _figures(made, sessions, questions)
     return {
         "file": path.name,

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import random
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from optchat.engine.recall.query import parse_time
 from optchat.errors import IntegrityError
 from optchat.evaluation.files import NOW_MS, Case, Reasoning, Session, SessionFile, load
 from optchat.evaluation.plain import STOP_WORDS, Plain, documents, texts
 from optchat.evaluation.room import Room, room
-from optchat.evaluation.scores import Ranks, percentiles, rank_of
+from optchat.evaluation.scores import Ranks, drawn, percentiles, rank_of
 
 FIRST = 10
 """Sessions of an answer that count."""
@@ -58,20 +58,16 @@ class Side:
 def evaluate(path: Path, *, sample: int | None = None, seed: int = 0) -> dict[str, Any]:
     """The figures of a session file.
 
-    ``sample`` cases are drawn by ``seed``, which also decides the order in which sessions arrive.
+    ``sample`` cases are drawn by ``seed``.
 
     Raises:
         BadInput: the file cannot be used.
         IntegrityError: a case that needs reasoning text found something.
     """
     loaded = load(path)
-    draw = random.Random(seed)  # noqa: S311  # a sample that can be drawn again
-    cases = loaded.cases
-    if sample is not None and sample < len(cases):
-        cases = sorted(draw.sample(cases, sample), key=loaded.cases.index)
-    arriving = draw.sample(loaded.sessions, len(loaded.sessions))
+    cases = drawn(loaded.cases, sample, seed)
     with room() as made:
-        made.take_in(arriving)
+        made.take_in(loaded.sessions)
         figures = _figures(loaded, cases, made)
     return {"file": path.name, "seed": seed, **figures}
 
@@ -170,7 +166,7 @@ def _sessions(hits: list[dict[str, Any]], names: dict[str, str]) -> list[str]:
 
 def _class_faults(case: Case, hits: list[dict[str, Any]]) -> list[str]:
     """Which of the case's constraints on evidence its hits break."""
-    classes: list[str] = [CLASSES[hit["evidence"]] for hit in hits[:5]]
+    classes: list[str] = [CLASSES[hit["evidence"] or "unknown"] for hit in hits[:5]]
     faults: list[str] = []
     wanted = case.expect.class_in_top3
     if wanted and set(wanted).isdisjoint(classes[:3]):
@@ -197,6 +193,4 @@ def _plainly(plain: Plain, case: Case, sessions: dict[str, Session]) -> list[str
 
 
 def _moment(text: str | None) -> int | None:
-    units = {"m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
-    match = re.fullmatch(r"(\d+)([mhdw])", text or "")
-    return NOW_MS - int(match[1]) * units[match[2]] if match else None
+    return parse_time(text, "a case's time", NOW_MS) if text else None

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from optchat.compactor.models import DeterministicModel
-from optchat.compactor.worker import Worker
 from optchat.config import Compactor, Config, Memory, Sharing
-from optchat.coordinator.ids import RandomIds
+from optchat.coordinator.ids import CountedIds
+from optchat.coordinator.importing import Run
 from optchat.coordinator.readers import newest
 from optchat.coordinator.service import Service
 from optchat.coordinator.tools import call_tool
@@ -25,13 +22,15 @@ from optchat.core.tree import SessionTree
 from optchat.engine.deps import Deps
 from optchat.engine.sessions import own_lineage, require_scope
 from optchat.engine.visible import Reader
-from optchat.evaluation.files import NOW_MS, Message, Reasoning, Session, Text, Tool
+from optchat.errors import IntegrityError
+from optchat.evaluation import hoststore
+from optchat.evaluation.files import NOW_MS, Session
+from optchat.hosts.opencode.transcript.source import HOST, SETTLED_MS
 from optchat.refs import Ref, SessionRef, parse_ref
 from optchat.storage.ports import Tx
 from optchat.storage.sqlite import SqliteStore
-from optchat.wire import MessageInfo, SessionInfo, SyncRequest, TextPart, ToolPart
+from optchat.wire import ImportRequest, ImportStatus
 
-HOST = "opencode"
 EVERYTHING = "everything"
 SCOPE = profile_scope(EVERYTHING)
 CONFIG = Config(
@@ -45,33 +44,43 @@ CONFIG = Config(
 class Still:
     """The evaluation's now."""
 
+    time_ms = NOW_MS
+
     def now_ms(self) -> int:
-        return NOW_MS
+        return self.time_ms
 
 
 class Room:
-    """A service over an empty store; ``seconds`` is what taking sessions in took so far."""
+    """A service over an empty store; ``times`` are what its answers took, in seconds."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        clock = Still()
-        self.deps = Deps(CONFIG, clock, RandomIds())
-        self.store = SqliteStore(folder / "memory.db", clock)
-        self.service = Service(self.store, self.deps, folder)
-        self.seconds = 0.0
+        self.clock = Still()
+        self.store = SqliteStore(folder / "memory.db", self.clock)
+        deps = Deps(
+            CONFIG, self.clock, CountedIds(self.store.write(lambda tx: tx.meta.raise_epoch()))
+        )
+        self.service = Service(self.store, deps, folder)
         self.times: list[float] = []
         self._asking: dict[str | None, Visibility] = {}
 
     def take_in(self, sessions: Iterable[Session]) -> None:
-        """Bring sessions in as a host would send them, and publish their turns."""
-        started = time.perf_counter()
-        for session in sessions:
-            self.service.sync(_request(session))
-        worker = Worker(self.store, self.deps, DeterministicModel(), "evaluation")
-        while worker.run_one():
-            pass
-        self.seconds += time.perf_counter() - started
-        self._asking.clear()
+        """Write sessions as a host's store and import it, once the host has come to rest.
+
+        Raises:
+            IntegrityError: the import left one of them out.
+        """
+        path = self.folder / "opencode.db"
+        hoststore.write(path, sessions)
+        request = ImportRequest(path=str(path))
+        run = Run(ImportStatus(id=1, path=request.path, running=True), request)
+        self.clock.time_ms = NOW_MS + 2 * SETTLED_MS
+        self.service.importing.run(run)
+        self.clock.time_ms = NOW_MS
+        left_out = {**run.skipped, "empty": 0}
+        if run.status.error is not None or any(left_out.values()):
+            told = run.status.error.message if run.status.error is not None else f"{left_out}"
+            raise IntegrityError(f"the sessions were not imported: {told}")
 
     def host_sessions(self) -> dict[str, str]:
         """The host's id of each session, by its name in answers."""
@@ -119,55 +128,6 @@ class Room:
         if asking is None:
             return visibility
         return replace(visibility, session_id=asking.session_id, own=own_lineage(tx, asking))
-
-
-def _request(session: Session) -> SyncRequest:
-    messages = [
-        MessageInfo(
-            id=message.id,
-            role=message.role,
-            digest=message.id,
-            final=True,
-            created_ms=message.created,
-            opens=message.role == "user",
-            terminal="completed" if message.role == "assistant" and ends else None,
-            parts=[_part(part) for part in message.parts if not isinstance(part, Reasoning)],
-        )
-        for message, ends in _with_ends(session.messages)
-    ]
-    info = SessionInfo(
-        host=HOST,
-        id=session.id,
-        project_key=session.directory,
-        project_directory=session.directory,
-        directory=session.directory,
-        title=session.title,
-        created_ms=session.created,
-        updated_ms=session.updated,
-        parent_id=session.parent_id,
-        store="evaluation",
-    )
-    return SyncRequest(session=info, messages=messages, idle=True, observed_ms=NOW_MS)
-
-
-def _with_ends(messages: list[Message]) -> Iterator[tuple[Message, bool]]:
-    for index, message in enumerate(messages):
-        following = messages[index + 1 : index + 2]
-        yield message, not following or following[0].role == "user"
-
-
-def _part(part: Text | Tool) -> TextPart | ToolPart:
-    if isinstance(part, Text):
-        return TextPart(id=part.id, text=part.text)
-    return ToolPart(
-        id=part.id,
-        tool=part.tool,
-        input_json=msgspec.json.encode(part.input or {}).decode(),
-        status=part.status,
-        output=part.output,
-        error=part.error,
-        title=part.title or "",
-    )
 
 
 @contextmanager

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 def rank_of(found: Sequence[str], relevant: frozenset[str]) -> int:
@@ -62,6 +66,13 @@ class Evidence:
             "all@10": _part(self.whole, count),
             "mrr": self.first.mrr,
         }
+
+
+def drawn(questions: Sequence[T], sample: int | None, seed: int) -> list[T]:
+    """``sample`` of the questions, in their order, the same ones for the same seed; None: all."""
+    count = len(questions) if sample is None else min(sample, len(questions))
+    places = random.Random(seed).sample(range(len(questions)), count)  # noqa: S311  # no secret
+    return [questions[place] for place in sorted(places)]
 
 
 def percentiles(seconds: Sequence[float]) -> dict[str, float]:

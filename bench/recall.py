@@ -1,0 +1,316 @@
+"""What recall over 4,700 sessions costs: import, index, store, queries, memory.
+
+A host's store is made of the shared generators' sessions and varied copies of real transcripts, and
+imported by ``optchat import opencode`` into a data directory of its own. In the same run a plain
+FTS5 table is built of the same text: the text already read, porter, with its content, in one
+transaction. ``OPTCHAT_BENCH_SESSIONS`` makes it smaller. ``make bench NAME=recall`` writes a table
+of ``docs/performance.md`` too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from bench._corpus import copies, noisy, synthetic
+from bench._tables import replace_section
+from optchat.config import load as load_config
+from optchat.coordinator.client import Client
+from optchat.coordinator.ids import CountedIds
+from optchat.coordinator.paths import Paths
+from optchat.coordinator.service import Service
+from optchat.engine.deps import Deps
+from optchat.evaluation import hoststore
+from optchat.evaluation.files import Case, Session, load
+from optchat.evaluation.plain import documents
+from optchat.evaluation.room import EVERYTHING
+from optchat.evaluation.scores import percentiles
+from optchat.storage.sqlite import SqliteStore
+from optchat.storage.sqlite.store import SystemClock
+from optchat.wire import Health, StatusResponse, ToolRequest, ToolResponse
+
+SESSIONS = 4_700
+HELD_OUT_SEED = 77
+CONFIG = f"""
+[sharing]
+default = "{EVERYTHING}"
+subagents = true
+[sharing.profiles]
+{EVERYTHING} = []
+[compactor]
+model = "deterministic"
+workers = 0
+[coordinator]
+idle_exit_seconds = 0
+"""
+
+
+def corpus(folder: Path, count: int) -> tuple[list[Session], list[Case]]:
+    """``count`` sessions, three sevenths each from a generator, the rest real; and questions."""
+    some = count * 2_000 // SESSIONS
+    noise = load(noisy(folder / "noise.json", some, HELD_OUT_SEED))
+    made = load(synthetic(folder / "synthetic.json", some, HELD_OUT_SEED))
+    sessions = [*noise.sessions, *made.sessions]
+    return [*sessions, *copies(count - len(sessions))], [*noise.cases, *made.cases]
+
+
+def run() -> dict[str, Any]:
+    """Figures of the product beside the plain table's."""
+    count = int(os.environ.get("OPTCHAT_BENCH_SESSIONS", SESSIONS))
+    # The socket's path has a bound, so that the folder is a short one.
+    with tempfile.TemporaryDirectory(prefix="ob-") as folder:
+        sessions, cases = corpus(Path(folder), count)
+        home = Path(folder) / "home"
+        home.mkdir(mode=0o700)
+        (home / "config.toml").write_text(CONFIG)
+        host_store = Path(folder) / "opencode.db"
+        host_bytes = hoststore.write(host_store, sessions)
+        texts = [document.text for document in documents(sessions)]
+        text_bytes = sum(len(text.encode("utf-8", "replace")) for text in texts)
+        messages = sum(len(session.messages) for session in sessions)
+        del sessions
+        say(f"{count} sessions, {messages} messages, {text_bytes / 1e6:.0f} MB of text")
+        plain = plain_build(Path(folder) / "plain.db", texts)
+        del texts
+        say(f"plain FTS5: {plain['seconds']} s")
+        importing = imported(home, host_store)
+        say(f"import: {importing['seconds']} s, {importing['peak_mb']} MB")
+        asked = [arguments(case) for case in cases]
+        socket = through_the_socket(home, asked)
+        say(f"socket: {socket}")
+        engine = in_the_engine(home, asked)
+        say(f"engine: {engine}")
+        sizes = measured(home)
+    return {
+        "figures": {
+            "sessions": count,
+            "messages": messages,
+            "records": importing["records"],
+            "text_bytes": text_bytes,
+            "host_store_bytes": host_bytes,
+            "import_seconds": importing["seconds"],
+            "import_ratio": round(importing["seconds"] / plain["seconds"], 2),
+            "import_peak_mb": importing["peak_mb"],
+            "index_bytes": sizes["index"],
+            "index_per_text_byte": round(sizes["index"] / text_bytes, 3),
+            "store_bytes": sizes["store"],
+            "store_per_host_byte": round(sizes["store"] / host_bytes, 3),
+            "queries": len(asked),
+            "socket": socket,
+            "engine": engine,
+            "tables": sizes["tables"],
+        },
+        "baseline": {
+            "plain_fts5": plain,
+            "required": {
+                "import_ratio": 2.5,
+                "index_per_text_byte": 0.45,
+                "store_per_host_byte": 0.6,
+                "p95_ms": 100,
+                "memory_mb": 200,
+            },
+        },
+    }
+
+
+def say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def plain_build(path: Path, texts: list[str]) -> dict[str, Any]:
+    """One FTS5 table with its content, built in one transaction from text that is there already."""
+    started = time.monotonic()
+    database: Any = apsw.Connection(str(path))
+    database.pragma("journal_mode", "wal")
+    database.pragma("synchronous", 2)
+    database.execute("create virtual table said using fts5 (words, tokenize = 'porter unicode61')")
+    with database:
+        database.executemany(
+            "insert into said values (?)",
+            ((text.encode("utf-8", "replace").decode(),) for text in texts),
+        )
+    database.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    seconds = time.monotonic() - started
+    database.close()
+    return {"seconds": round(seconds, 2), "bytes": path.stat().st_size}
+
+
+def optchat(home: Path, *words: str) -> str:
+    """A command of ours over ``home``; its output."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "optchat", *words],
+        env={**os.environ, "OPTCHAT_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if ended.returncode:
+        raise SystemExit(f"bench.recall: optchat {words[0]} failed: {ended.stderr[-2000:]}")
+    return ended.stdout
+
+
+def imported(home: Path, host_store: Path) -> dict[str, Any]:
+    """Import the host's store through the coordinator; its seconds and peak memory."""
+    optchat(home, "ensure", "--json")
+    started = time.monotonic()
+    optchat(home, "import", "opencode", "--db", str(host_store), "--json")
+    seconds = time.monotonic() - started
+    with Client(Paths(home)) as client:
+        peak = memory_mb(client.health(), "VmHWM")
+        records = client.call("/v1/status", None, StatusResponse).records
+    optchat(home, "stop")
+    return {"seconds": round(seconds, 2), "peak_mb": peak, "records": records}
+
+
+def memory_mb(health: Health, field: str) -> float:
+    """The coordinator's own memory: not what it was forked from, which ru_maxrss begins with."""
+    status = Path(f"/proc/{health.pid}/status").read_text().split()
+    return round(int(status[status.index(f"{field}:") + 1]) / 1024, 1)
+
+
+def arguments(case: Case) -> dict[str, Any]:
+    """A case as a call of memory_search."""
+    given = {"since": case.args.since, "until": case.args.until, "directory": case.args.directory}
+    asked = {name: value for name, value in given.items() if value is not None}
+    return {"query": case.args.query, "group": "session", **asked}
+
+
+def through_the_socket(home: Path, asked: list[dict[str, Any]]) -> dict[str, Any]:
+    """Times of warm queries to a coordinator that has just started, and its memory after them."""
+    optchat(home, "ensure", "--json")
+    times: list[float] = []
+    with Client(Paths(home)) as client:
+        started = time.perf_counter()
+        client.call("/v1/tool", search_request(asked[0]), ToolResponse)
+        first = time.perf_counter() - started
+        for warming in (True, False):
+            for args in asked:
+                started = time.perf_counter()
+                client.call("/v1/tool", search_request(args), ToolResponse)
+                if not warming:
+                    times.append(time.perf_counter() - started)
+        health = client.health()
+        memory = {"resident_mb": memory_mb(health, "VmRSS"), "peak_mb": memory_mb(health, "VmHWM")}
+    optchat(home, "stop")
+    return {**percentiles(times), "first_ms": round(1000 * first, 1), **memory}
+
+
+def search_request(args: dict[str, Any]) -> ToolRequest:
+    return ToolRequest(tool="memory_search", args_json=json.dumps(args), scope=EVERYTHING)
+
+
+def in_the_engine(home: Path, asked: list[dict[str, Any]]) -> dict[str, Any]:
+    """Times and statements of the same queries without a process and a socket between."""
+    clock = SystemClock()
+    store = SqliteStore(Paths(home).store, clock)
+    epoch = store.write(lambda tx: tx.meta.raise_epoch())
+    service = Service(store, Deps(load_config(home), clock, CountedIds(epoch)), home)
+    times: list[float] = []
+    statements: list[int] = []
+    for warming in (True, False):
+        for args in asked:
+            before, started = counted(store), time.perf_counter()
+            service.tool(search_request(args))
+            if not warming:
+                times.append(time.perf_counter() - started)
+                statements.append(counted(store) - before)
+    store.close()
+    statements.sort()
+    return {
+        **percentiles(times),
+        "statements_p50": statements[len(statements) // 2],
+        "statements_max": statements[-1],
+    }
+
+
+def counted(store: SqliteStore) -> int:
+    return sum(connection.statements for connection in store._readers)  # noqa: SLF001
+
+
+def measured(home: Path) -> dict[str, Any]:
+    """Bytes by table, and of them those of the word indexes."""
+    path = Paths(home).store
+    database: Any = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    tables: dict[str, int] = dict(
+        database.execute("select name, sum(pgsize) from dbstat group by name order by 2 desc")
+    )
+    database.close()
+    index = sum(size for name, size in tables.items() if is_index(name))
+    large = {name: size for name, size in tables.items() if size > 1_000_000}
+    return {"store": path.stat().st_size, "index": index, "tables": large}
+
+
+def is_index(table: str) -> bool:
+    """Whether a table is there for searching alone."""
+    return table.startswith(("record_fts", "node_fts", "record_text", "node_text", "title_fts"))
+
+
+def document(whole: dict[str, Any]) -> None:
+    """The table in docs/performance.md."""
+    figures, baseline = whole["figures"], whole["baseline"]
+    needed, plain = baseline["required"], baseline["plain_fts5"]
+    mega = 1_000_000
+    rows = [
+        (
+            "import, as a ratio to the plain build",
+            f"{figures['import_ratio']:.2f}",
+            f"≤ {needed['import_ratio']}",
+            f"{figures['import_seconds']:.0f} s against {plain['seconds']:.0f} s",
+        ),
+        (
+            "index bytes per byte of text",
+            f"{figures['index_per_text_byte']:.3f}",
+            f"≤ {needed['index_per_text_byte']}",
+            (
+                f"{figures['index_bytes'] / mega:.0f} of {figures['text_bytes'] / mega:.0f} MB; "
+                f"the plain table: {plain['bytes'] / mega:.0f} MB with its content"
+            ),
+        ),
+        (
+            "store bytes per byte of the host's store",
+            f"{figures['store_per_host_byte']:.3f}",
+            f"≤ {needed['store_per_host_byte']}",
+            f"{figures['store_bytes'] / mega:.0f} of {figures['host_store_bytes'] / mega:.0f} MB",
+        ),
+        (
+            "a query, warm, through the socket: p50, p95",
+            f"{figures['socket']['p50_ms']:.0f} ms, {figures['socket']['p95_ms']:.0f} ms",
+            f"p95 < {needed['p95_ms']} ms",
+            f"the first after a start: {figures['socket']['first_ms']:.0f} ms",
+        ),
+        (
+            "the same in the engine: p50, p95",
+            f"{figures['engine']['p50_ms']:.0f} ms, {figures['engine']['p95_ms']:.0f} ms",
+            "",
+            (
+                f"{figures['engine']['statements_p50']} statements (p50), "
+                f"at most {figures['engine']['statements_max']}"
+            ),
+        ),
+        (
+            "the coordinator's memory while it answers",
+            f"{figures['socket']['peak_mb']:.0f} MB",
+            f"< {needed['memory_mb']} MB",
+            f"peak; while it imports: {figures['import_peak_mb']:.0f} MB",
+        ),
+    ]
+    lines = [
+        (
+            f"{figures['sessions']:,} sessions, {figures['messages']:,} messages, "
+            f"{figures['records']:,} records, {figures['queries']} queries; "
+            f"{whole['machine']['cpus']} cores, Python {whole['machine']['python']}."
+        ),
+        "",
+        "| what | figure | to reach | from |",
+        "| --- | --- | --- | --- |",
+        *(f"| {' | '.join(row)} |" for row in rows),
+    ]
+    replace_section("recall", lines)
