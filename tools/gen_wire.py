@@ -45,6 +45,9 @@ def routes() -> str:
     return (
         f"export const PROTOCOL = {wire.PROTOCOL};\n"
         f'export const PROTOCOL_HEADER = "{wire.PROTOCOL_HEADER}";\n\n'
+        f"/** Our own tools. */\nexport const TOOLS = {_tuple(wire.TOOL_NAMES)};\n\n"
+        "/** Tools of other systems under which ours can be called as well. */\n"
+        f"export const ALIASES = {_tuple(wire.ALIAS_NAMES)};\n\n"
         "/** Every path with its request and answer. */\n"
         "export interface Routes {\n" + "\n".join(lines) + "\n}\n"
     )
@@ -84,6 +87,10 @@ def main() -> int:
 def _without_title(definition: dict[str, Any]) -> dict[str, Any]:
     # The generator would give a type of its own to whatever has a title.
     return {key: value for key, value in definition.items() if key != "title"}
+
+
+def _tuple(names: tuple[str, ...]) -> str:
+    return f"[{', '.join(json.dumps(name) for name in names)}] as const"
 
 
 def _name(kind: type[Any] | None) -> str:

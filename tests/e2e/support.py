@@ -45,14 +45,13 @@ from optchat.testing.provider import (
     text,
 )
 from optchat.testing.settings import local
-from optchat.wire import SessionCounts, StatusResponse
+from optchat.wire import TOOL_NAMES, SessionCounts, StatusResponse
 from tests.harness.request_reader import MemoryRead, NativeTurn, check_coverage, read_request
 
 Json = dict[str, Any]
 T = TypeVar("T")
 
 PLUGIN = resources.files("optchat") / "hosts" / "opencode" / "plugin" / "optchat.js"
-TOOLS = ("memory_date", "memory_search", "memory_sessions", "memory_zoom")
 OPTCHAT = (sys.executable, "-m", "optchat")
 PATIENCE_S = 30.0
 # A loaded test machine must not look like a coordinator that is gone.
@@ -291,7 +290,7 @@ def without_memory(request: CapturedRequest) -> Json:
     where our part was one of two, what is left is written as the host writes it.
     """
     body = json.loads(request.raw)
-    body["tools"] = [t for t in body.get("tools", ()) if t["function"]["name"] not in TOOLS]
+    body["tools"] = [t for t in body.get("tools", ()) if t["function"]["name"] not in TOOL_NAMES]
     if not body["tools"]:
         del body["tools"]
     messages = []

@@ -177,6 +177,18 @@ export class Host {
     return data<HostMessage[]>(this.#client.session.messages({ path: { id } }));
   }
 
+  /** The newest message of a session. */
+  async last(id: string): Promise<HostMessage | undefined> {
+    const query: object = { limit: 1 };
+    const path = { id };
+    return (await data<HostMessage[]>(this.#client.session.messages({ path, query }))).at(-1);
+  }
+
+  /** The sessions that a session has sent out. */
+  children(id: string): Promise<HostSession[]> {
+    return data<HostSession[]>(this.#client.session.children({ path: { id } }));
+  }
+
   async busy(id: string): Promise<boolean> {
     const all = await data<Record<string, { type: string }>>(this.#client.session.status());
     return (all[id]?.type ?? "idle") !== "idle";

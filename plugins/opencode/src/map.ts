@@ -6,7 +6,7 @@
  */
 import { createHash } from "node:crypto";
 import type { HostAssistant, HostFile, HostMessage, HostPart, HostTool } from "./host.ts";
-import { TOOL_NAMES } from "./names.ts";
+import { OWN_TOOLS } from "./names.ts";
 import type { FilePart, MessageInfo, OwnResult, TextPart, ToolPart } from "./wire.gen.ts";
 
 export type Role = MessageInfo["role"];
@@ -108,7 +108,7 @@ function follower(messages: readonly HostMessage[], index: number, watched: Watc
   return compaction?.overflow ? "compaction" : "other";
 }
 
-function terminal(
+export function terminal(
   info: HostAssistant,
   parts: readonly HostPart[],
   follower: Follower,
@@ -178,7 +178,7 @@ function mapTool({ id, tool, state }: HostTool): ToolPart {
     report: tool === "task",
     attachments: (state.attachments ?? []).map(mapFile),
   };
-  if (TOOL_NAMES.has(tool)) return { ...part, own: ownResult(metadata?.optchat) };
+  if (OWN_TOOLS.has(tool)) return { ...part, own: ownResult(metadata?.optchat) };
   part.output = state.output?.toWellFormed() ?? null;
   part.error = state.error?.toWellFormed() ?? null;
   if (metadata?.truncated === true) {

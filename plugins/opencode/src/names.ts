@@ -1,12 +1,10 @@
 /** Names that more than one module must agree on. */
+import { ALIASES, TOOLS } from "./wire.gen.ts";
 
 export const HOST = "opencode";
 
-export type ToolName = "memory_zoom" | "memory_search" | "memory_date" | "memory_sessions";
+export type ToolName = (typeof TOOLS)[number];
+export type AliasName = (typeof ALIASES)[number];
 
-export const TOOL_NAMES: ReadonlySet<string> = new Set<ToolName>([
-  "memory_zoom",
-  "memory_search",
-  "memory_date",
-  "memory_sessions",
-]);
+/** What answers under these is ours, whether or not it is registered now. */
+export const OWN_TOOLS: ReadonlySet<string> = new Set([...TOOLS, ...ALIASES]);

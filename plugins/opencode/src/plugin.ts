@@ -1,6 +1,7 @@
 /** The host's hooks and events, each led to what it means for memory. */
 import type { Hooks, PluginInput } from "@opencode-ai/plugin";
 import type { HostRetry } from "./call.ts";
+import { within } from "./connection.ts";
 import { Stop } from "./failure.ts";
 import { Host, type HostMessage, type HostSession } from "./host.ts";
 import { sayFailure } from "./notices.ts";
@@ -10,7 +11,7 @@ import { Presence } from "./presence.ts";
 import { connectionFor, sessionState, shared } from "./state.ts";
 import { isOneShot, Summaries } from "./summaries.ts";
 import { Sync } from "./sync.ts";
-import { define, tools } from "./tools.ts";
+import { define, Tools } from "./tools.ts";
 
 const DISPOSE_MS = 2_000;
 
@@ -22,6 +23,7 @@ export async function server(input: PluginInput, given?: Record<string, unknown>
   const presence = new Presence(host, connection, options);
   const requests = new Requests(host, connection, options, sync, presence);
   const summaries = new Summaries(host, connection);
+  const tools = new Tools(host, connection, options);
   const { calls } = shared();
 
   /** Errors of ours never become the host's, except the one that stops a turn on purpose. */
@@ -37,16 +39,15 @@ export async function server(input: PluginInput, given?: Record<string, unknown>
   }
 
   // In the background: the host waits for its plugins, and the first turn may find it done.
-  connection
-    .ensure()
-    .then(() => presence.now())
-    .catch(() => undefined);
+  const started = Date.now();
+  const learnt = connection.ensure().then(() => tools.learn());
+  learnt.then(() => presence.now()).catch(() => undefined);
   if (!isOneShot()) summaries.start();
 
   return {
     config: guarded((config) => summaries.configure(config)),
 
-    tool: tools(host, connection, options) ?? {},
+    tool: tools.registered,
     "tool.definition": guarded(({ toolID }, output) => define(toolID, output)),
 
     "chat.message": guarded(async ({ sessionID }, { message }) => {
@@ -59,6 +60,9 @@ export async function server(input: PluginInput, given?: Record<string, unknown>
       // What arrives during a run is part of it, and needs no time to become one.
       if (busy) state.admittedAt = 0;
       state.opens.set(message.id, !busy);
+      // The host asks for its tools next, and once only.
+      const deadline = started + options.startTimeoutMs;
+      await within(learnt, deadline, "the tools are not known").catch(() => undefined);
     }),
 
     "experimental.chat.messages.transform": guarded(async (_, output) => {

@@ -759,6 +759,25 @@ export interface WorkResponse {
 export const PROTOCOL = 1;
 export const PROTOCOL_HEADER = "x-optchat-protocol";
 
+/** Our own tools. */
+export const TOOLS = [
+  "memory_zoom",
+  "memory_search",
+  "memory_date",
+  "memory_sessions",
+  "memory_messages",
+] as const;
+
+/** Tools of other systems under which ours can be called as well. */
+export const ALIASES = [
+  "recall",
+  "recall_get",
+  "recall_context",
+  "recall_messages",
+  "recall_sessions",
+  "search_memory_tree",
+] as const;
+
 /** Every path with its request and answer. */
 export interface Routes {
   "/v1/health": { request: undefined; answer: Health };

@@ -36,6 +36,8 @@ export class Coordinator {
   answers: Answers = {};
   /** Whether it takes in what subagents say. */
   subagents = false;
+  /** Whether it answers under the names of other systems' tools. */
+  aliases = false;
   /** An answer that is not a success, for every request. */
   failure: { status: number; body: unknown } | undefined;
   #server: Server | undefined;
@@ -95,7 +97,7 @@ export class Coordinator {
     if (path === "/v1/work") return { wanted: false, work: null };
     if (path === "/v1/work-done") return { accepted: true };
     if (path === "/v1/present") return { missing: [], forgotten: 0 };
-    if (path === "/v1/health") return { subagents: this.subagents };
+    if (path === "/v1/health") return { subagents: this.subagents, aliases: this.aliases };
     if (path === "/v1/follow") return { known: true };
     if (path === "/v1/check") return { error: null, estimated_tokens: 0, limit_tokens: 0 };
     const need: string[] = [];
@@ -162,6 +164,8 @@ export class FakeHost {
           return Promise.resolve({ error: { name: "NotFoundError" }, response: this.missing });
         },
         list: () => ok(this.listed ?? this.sessions),
+        children: ({ path }: { path: { id: string } }) =>
+          ok(this.sessions.filter(({ parentID }) => parentID === path.id)),
         create: ({ body }: { body: Partial<HostSession> }) => {
           const made = session(`ses_made_${this.#made++}`, body);
           this.sessions.push(made);

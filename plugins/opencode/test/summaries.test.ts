@@ -94,7 +94,7 @@ test("its request is what the coordinator made, and its hooks tell nobody", asyn
   assert.deepEqual(told, WORK.messages);
   assert.equal(params.maxOutputTokens, 700);
   const paths = on.coordinator.requests.map(({ path }) => path);
-  assert.deepEqual([...new Set(paths)].sort(), ["/v1/work", "/v1/work-done"]);
+  assert.deepEqual([...new Set(paths)].sort(), ["/v1/health", "/v1/work", "/v1/work-done"]);
 });
 
 test("the agent is hidden, primary and may use no tool", async (t) => {

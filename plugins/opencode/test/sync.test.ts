@@ -30,7 +30,7 @@ test("a new message is sealed before its request is assembled", async (t) => {
   await on.call([ask]);
   assert.deepEqual(
     on.coordinator.requests.map(({ path }) => path),
-    ["/v1/sync", "/v1/assemble"],
+    ["/v1/health", "/v1/sync", "/v1/assemble"],
   );
   const [sync] = on.coordinator.of("/v1/sync");
   assert.deepEqual(

@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { ALIAS_DEFINITIONS } from "../src/aliases.ts";
 import { server } from "../src/plugin.ts";
 import { DEFINITIONS } from "../src/tools.ts";
+import { ALIASES, TOOLS } from "../src/wire.gen.ts";
 import { type Stage, session, stage } from "./stub.ts";
 import { SESSION } from "./transcript.ts";
 
@@ -29,7 +31,13 @@ test("arguments go as they are, and the answer's references are kept beside it",
     metadata: { optchat: { refs: ["pub:1"], snapshot: "pub<2", sha256: "ab" } },
   });
   assert.deepEqual(on.coordinator.of("/v1/tool"), [
-    { tool: "memory_zoom", args_json: '{"ref":7,"nope":true}', host: "opencode", session: SESSION },
+    {
+      tool: "memory_zoom",
+      args_json: '{"ref":7,"nope":true}',
+      host: "opencode",
+      session: SESSION,
+      children: [],
+    },
   ]);
 });
 
@@ -89,4 +97,57 @@ test("no hook lets an error of ours into the host", async (t) => {
   await on.hooks["experimental.chat.messages.transform"]?.({}, { messages: null } as never);
   await on.hooks["chat.message"]({ sessionID: SESSION }, {} as never);
   assert.ok(on.host.said.length > 0);
+});
+
+test("the names of other systems are offered only where the coordinator answers to them", async (t) => {
+  const off = await stage();
+  t.after(() => off.coordinator.stop());
+  await off.hooks["chat.message"]({ sessionID: SESSION } as never, { message: {} } as never);
+  assert.deepEqual(Object.keys(off.hooks.tool), [...TOOLS]);
+
+  const on = await stage({}, (coordinator) => {
+    coordinator.aliases = true;
+  });
+  t.after(() => on.coordinator.stop());
+  on.coordinator.answers["/v1/tool"] = () => FOUND;
+  // The host takes up its tools after this hook, and only then.
+  await on.hooks["chat.message"]({ sessionID: SESSION } as never, { message: {} } as never);
+  assert.deepEqual(Object.keys(on.hooks.tool), [...TOOLS, ...ALIASES]);
+  await on.hooks.tool.recall?.execute({ query: "x" } as never, { sessionID: SESSION } as never);
+  assert.equal(on.coordinator.of("/v1/tool")[0]?.tool, "recall");
+  const output: { jsonSchema?: { properties: object } } = {};
+  await on.hooks["tool.definition"]?.({ toolID: "recall_get" }, output as never);
+  assert.deepEqual(Object.keys(output.jsonSchema?.properties ?? {}), ["sessionID", "messageID"]);
+});
+
+test("every name is defined once, and its definition stays short", () => {
+  assert.deepEqual(Object.keys(DEFINITIONS), [...TOOLS]);
+  assert.deepEqual(Object.keys(ALIAS_DEFINITIONS), [...ALIASES]);
+  assert.ok(JSON.stringify(DEFINITIONS).length < 4_400, `${JSON.stringify(DEFINITIONS).length}`);
+});
+
+test("subagents are told as the host has them when the model asks for them", async (t) => {
+  const on = await stage();
+  t.after(() => on.coordinator.stop());
+  on.coordinator.answers = { "/v1/tool": () => FOUND };
+  on.host.sessions.push(session("ses_2", { parentID: SESSION, title: "look around" }));
+  const aborted = { name: "MessageAbortedError" };
+  const info = { role: "assistant", error: aborted, time: { created: 1 } };
+  on.host.others.set("ses_2", [{ info, parts: [] } as never]);
+  const ask = (args: object) =>
+    on.hooks.tool.memory_sessions?.execute(args as never, { sessionID: SESSION } as never);
+  await ask({ parent: "current" });
+  await ask({});
+  const [asked, plain] = on.coordinator.of("/v1/tool");
+  const { created, updated } = session("ses_2").time;
+  assert.deepEqual(asked?.children, [
+    {
+      id: "ses_2",
+      title: "look around",
+      state: "cancelled",
+      created_ms: created,
+      updated_ms: updated,
+    },
+  ]);
+  assert.deepEqual(plain?.children, []);
 });

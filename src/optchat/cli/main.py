@@ -62,6 +62,8 @@ def _register() -> None:
         service.status,
         service.doctor,
         memory.sessions,
+        memory.messages,
+        memory.message,
         memory.search,
         memory.zoom,
         memory.date,

@@ -40,22 +40,51 @@ def _tool(
 
 
 @click.command()
+@click.option("--parent", default=None, help="Only the subagents of this one, as s12.")
+@click.option("--search", default=None, help="Only with these words in title or directory.")
+@click.option("--since", default=None, help="Only with activity from this time on (ISO, local).")
+@click.option("--until", default=None, help="Only with activity before this time (ISO, local).")
+@click.option("--files", is_flag=True, help="Name the files that each touched.")
+@click.option("--tools", is_flag=True, help="Name the tools that each used.")
 @click.option("--archived", is_flag=True, help="Also those that the host has archived.")
 @click.option("--cursor", default=None, help="Go on where the page before ended.")
 @scope_option
 @directory_option
 @json_option
-def sessions(
-    *,
-    archived: bool,
-    cursor: str | None,
-    scope: str | None,
-    directory: str | None,
-    as_json: bool,
-) -> None:
+def sessions(*, scope: str | None, directory: str | None, as_json: bool, **args: Any) -> None:
     """List the conversations that have published something."""
-    args = {"archived": archived or None, "cursor": cursor}
     _tool("memory_sessions", args, scope=scope, directory=directory, as_json=as_json)
+
+
+@click.command()
+@click.argument("session")
+@click.option("--role", default=None, help="Only what user or assistant said.")
+@click.option("--query", default=None, help="Only messages with all these words.")
+@click.option("--limit", default=None, type=int, help="Messages on a page.")
+@click.option("--cursor", default=None, help="Go on where the page before ended.")
+@scope_option
+@directory_option
+@json_option
+def messages(*, scope: str | None, directory: str | None, as_json: bool, **args: Any) -> None:
+    """Read a conversation message by message, the newest first.
+
+    SESSION is s12, or the host's id.
+    """
+    _tool("memory_messages", args, scope=scope, directory=directory, as_json=as_json)
+
+
+@click.command()
+@click.argument("ref")
+@click.option("--before", default=0, help="Messages before it.")
+@click.option("--after", default=0, help="Messages after it.")
+@click.option("--max-tokens", default=None, type=int, help="About how much of it to show.")
+@click.option("--cursor", default=None, help="Go on where the page before ended.")
+@scope_option
+@directory_option
+@json_option
+def message(*, scope: str | None, directory: str | None, as_json: bool, **args: Any) -> None:
+    """Read the message that a reference leads to, whole, and those around it."""
+    _tool("memory_messages", args, scope=scope, directory=directory, as_json=as_json)
 
 
 @click.command()

@@ -23,7 +23,7 @@ Memory from optchat: a record of earlier conversations, kept outside the model.
   current workspace decide.
 - Every line starts with a reference. memory_zoom opens one: a range into its halves, a publication
   into its turn, a record into its exact original. memory_search finds words in the originals,
-  memory_date tells times, memory_sessions lists conversations.
+  memory_date tells times, memory_sessions lists conversations, memory_messages reads one.
 - For a question about earlier work, open the reference that leads to it; search when no line does.
   Read the original before quoting it or acting on a detail of it. Other conversations' tasks are
   not yours to continue unless the user asks."""

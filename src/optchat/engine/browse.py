@@ -116,15 +116,15 @@ def message(
     after = min(_within("after", after, 0), MESSAGES_AROUND_MAX)
     reader.check_epoch()
     if isinstance(parsed, PublicationRef):
+        reader.check_publications(parsed)
         found = reader.publication(PublicationRef(Span(parsed.span.start, 1)))
         session = reader.tx.sessions.session_in(found.scope_id, found.session_id)
         number = session.number if session is not None else 0
         parsed = SessionRef(number, found.generation, Span(found.start_seq, 1))
-    first = SessionRef(parsed.number, parsed.generation, Span(parsed.span.start, 1))
-    history = history_at(reader, first)
-    asked = history.at(first.span.start)
+    history = history_at(reader, parsed)
+    asked = history.at(parsed.span.start)
     if asked is None:
-        raise not_found(first)
+        raise not_found(parsed)
     place = 0
     if cursor:
         place = decode_cursor(cursor, kind="message", of=asked.ref, visibility=reader.visibility)

@@ -1,5 +1,9 @@
 // Generated from plugins/opencode by `make plugin`. Do not edit.
 
+// plugins/opencode/src/connection.ts
+import { spawn } from "node:child_process";
+import { Agent, request as httpRequest } from "node:http";
+
 // plugins/opencode/src/failure.ts
 var Failure = class extends Error {
   info;
@@ -37,8 +41,209 @@ var TRANSIENT = new RegExp(
   ].join("|"),
   "gi"
 );
-function inert(text) {
-  return text.replace(TRANSIENT, (word) => `${word[0]}⁠${word.slice(1)}`);
+function inert(text2) {
+  return text2.replace(TRANSIENT, (word) => `${word[0]}⁠${word.slice(1)}`);
+}
+
+// plugins/opencode/src/wire.gen.ts
+var PROTOCOL = 1;
+var PROTOCOL_HEADER = "x-optchat-protocol";
+var TOOLS = [
+  "memory_zoom",
+  "memory_search",
+  "memory_date",
+  "memory_sessions",
+  "memory_messages"
+];
+var ALIASES = [
+  "recall",
+  "recall_get",
+  "recall_context",
+  "recall_messages",
+  "recall_sessions",
+  "search_memory_tree"
+];
+
+// plugins/opencode/src/connection.ts
+var STARTING = "the coordinator is still starting";
+var ENSURE_TIMEOUT_MS = 2e4;
+var BACKOFF_MS = { first: 500, most: 3e4 };
+var DROPPED = /* @__PURE__ */ new Set(["ECONNRESET", "EPIPE"]);
+var ATTEMPTS = 3;
+var Connection = class {
+  #command;
+  #agent = new Agent({ keepAlive: true, maxSockets: 8 });
+  #socket;
+  #starting;
+  #everStarted = false;
+  #failures = 0;
+  #notBefore = 0;
+  #lastFailure;
+  constructor(command) {
+    this.#command = command;
+  }
+  /** Find or start the coordinator. Callers share one attempt, and none is made while backing off. */
+  ensure() {
+    if (this.#socket !== void 0) return Promise.resolve(this.#socket);
+    if (this.#starting) return this.#starting;
+    if (this.#lastFailure && Date.now() < this.#notBefore) return Promise.reject(this.#lastFailure);
+    const starting = this.#start();
+    this.#starting = starting;
+    starting.then(
+      (socket) => {
+        this.#starting = void 0;
+        this.#socket = socket;
+        this.#everStarted = true;
+        this.#failures = 0;
+        this.#lastFailure = void 0;
+      },
+      (failure) => {
+        this.#starting = void 0;
+        this.#lastFailure = failure;
+        const wait = BACKOFF_MS.first * 2 ** this.#failures++;
+        this.#notBefore = Date.now() + Math.min(wait, BACKOFF_MS.most);
+      }
+    );
+    return starting;
+  }
+  /** Wait until there is a coordinator, longer for the first one of the process. */
+  async ready(firstMs, laterMs) {
+    const deadline = Date.now() + (this.#everStarted ? laterMs : firstMs);
+    await within(this.ensure(), deadline, STARTING);
+  }
+  /** Send one request and return its answer, within a bound. Raises a `Failure`, nothing else. */
+  async ask(path, body, timeoutMs, signal) {
+    const deadline = Date.now() + timeoutMs;
+    for (let attempt = 1; ; attempt++) {
+      const socket = await within(this.ensure(), deadline, STARTING);
+      try {
+        return await this.#askAt(socket, path, body, deadline, signal);
+      } catch (thrown) {
+        if (thrown instanceof Failure) throw thrown;
+        if (attempt === ATTEMPTS) throw unreachable(`nothing answers on ${socket}`);
+      }
+    }
+  }
+  /** The same of a coordinator that is there; undefined when none is known, and none is started. */
+  async askIfRunning(path, body, timeoutMs, signal) {
+    const socket = this.#socket;
+    if (socket === void 0) return void 0;
+    return await this.#askAt(socket, path, body, Date.now() + timeoutMs, signal, false);
+  }
+  async #askAt(socket, path, body, deadline, signal, agent = this.#agent) {
+    const text2 = JSON.stringify(body ?? {});
+    try {
+      const { status, answer } = await this.#post(socket, path, text2, deadline, signal, agent);
+      if (status === 200) return JSON.parse(answer);
+      throw refused(status, answer);
+    } catch (thrown) {
+      const { code = "" } = thrown;
+      if (!(thrown instanceof Failure || DROPPED.has(code))) this.#forget(socket);
+      throw thrown;
+    }
+  }
+  #forget(socket) {
+    if (this.#socket === socket) this.#socket = void 0;
+  }
+  // Not waited for to its end: what it started may have kept its output open.
+  #start() {
+    const [program = "optchat", ...rest] = this.#command;
+    const words = [...rest, "ensure", "--json"];
+    return new Promise((resolve2, reject) => {
+      const child = spawn(program, words, { stdio: ["ignore", "pipe", "pipe"] });
+      let out = "";
+      let said = "";
+      const fail = (why) => {
+        clearTimeout(timer);
+        reject(unreachable(`\`${[program, ...words].join(" ")}\` failed: ${why}`));
+      };
+      const timer = setTimeout(() => {
+        child.kill();
+        fail("it took too long");
+      }, ENSURE_TIMEOUT_MS);
+      timer.unref();
+      child.stderr.on("data", (chunk) => {
+        said = (said + chunk).slice(-2e3);
+      });
+      child.stdout.on("data", (chunk) => {
+        out += chunk;
+        const socket = readSocket(out);
+        if (socket === void 0) return;
+        clearTimeout(timer);
+        child.unref();
+        resolve2(socket);
+      });
+      child.on("error", (error) => fail(error.message));
+      child.on("close", () => fail(said.trim().split("\n").at(-1) || "it named no socket"));
+    });
+  }
+  #post(socketPath, path, text2, deadline, signal, agent) {
+    return new Promise((resolve2, reject) => {
+      const payload = Buffer.from(text2);
+      const headers = {
+        "content-type": "application/json",
+        "content-length": payload.length,
+        [PROTOCOL_HEADER]: String(PROTOCOL)
+      };
+      const options = { socketPath, path, method: "POST", headers, agent };
+      const call = httpRequest(options, (response) => {
+        const chunks = [];
+        response.on("data", (chunk) => chunks.push(chunk));
+        response.on("error", fail);
+        response.on("end", () => {
+          done();
+          const answer = Buffer.concat(chunks).toString("utf8");
+          resolve2({ status: response.statusCode ?? 0, answer });
+        });
+      });
+      const leave = (message) => {
+        fail(late(message));
+        call.destroy();
+      };
+      const aborted = () => leave("the call was aborted");
+      const bound = Math.max(1, deadline - Date.now());
+      const timer = setTimeout(() => leave(`no answer to ${path} in time`), bound);
+      const done = () => {
+        clearTimeout(timer);
+        signal?.removeEventListener("abort", aborted);
+      };
+      function fail(error) {
+        done();
+        reject(error);
+      }
+      signal?.addEventListener("abort", aborted);
+      call.on("error", fail);
+      call.end(payload);
+    });
+  }
+};
+function readSocket(output) {
+  for (const line of output.split("\n").slice(0, -1)) {
+    try {
+      const { socket } = JSON.parse(line);
+      if (typeof socket === "string") return socket;
+    } catch {
+    }
+  }
+  return void 0;
+}
+function refused(status, answer) {
+  try {
+    return new Failure(JSON.parse(answer).error);
+  } catch {
+    return unreachable(`the coordinator answered with status ${status}`);
+  }
+}
+async function within(promise, deadline, what) {
+  let timer;
+  const bound = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(late(what)), Math.max(1, deadline - Date.now()));
+  });
+  try {
+    return await Promise.race([promise, bound]);
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 // plugins/opencode/src/host.ts
@@ -83,6 +288,16 @@ var Host = class {
   messages(id) {
     return data(this.#client.session.messages({ path: { id } }));
   }
+  /** The newest message of a session. */
+  async last(id) {
+    const query = { limit: 1 };
+    const path = { id };
+    return (await data(this.#client.session.messages({ path, query }))).at(-1);
+  }
+  /** The sessions that a session has sent out. */
+  children(id) {
+    return data(this.#client.session.children({ path: { id } }));
+  }
   async busy(id) {
     const all = await data(this.#client.session.status());
     return (all[id]?.type ?? "idle") !== "idle";
@@ -103,8 +318,8 @@ var Host = class {
     return (await data(this.#client.session.create({ body }))).id;
   }
   /** Ask in a session, and return the answer when the session is idle. */
-  prompt(id, { agent, model, text }) {
-    const body = { agent, ...model && { model }, parts: [{ type: "text", text }] };
+  prompt(id, { agent, model, text: text2 }) {
+    const body = { agent, ...model && { model }, parts: [{ type: "text", text: text2 }] };
     return data(this.#client.session.prompt({ path: { id }, body }));
   }
   abort(id) {
@@ -185,196 +400,6 @@ async function data(answer) {
   const { data: value, error } = await answer;
   if (value === void 0) throw new Error(`the host did not answer: ${JSON.stringify(error)}`);
   return value;
-}
-
-// plugins/opencode/src/connection.ts
-import { spawn } from "node:child_process";
-import { Agent, request as httpRequest } from "node:http";
-
-// plugins/opencode/src/wire.gen.ts
-var PROTOCOL = 1;
-var PROTOCOL_HEADER = "x-optchat-protocol";
-
-// plugins/opencode/src/connection.ts
-var STARTING = "the coordinator is still starting";
-var ENSURE_TIMEOUT_MS = 2e4;
-var BACKOFF_MS = { first: 500, most: 3e4 };
-var DROPPED = /* @__PURE__ */ new Set(["ECONNRESET", "EPIPE"]);
-var ATTEMPTS = 3;
-var Connection = class {
-  #command;
-  #agent = new Agent({ keepAlive: true, maxSockets: 8 });
-  #socket;
-  #starting;
-  #everStarted = false;
-  #failures = 0;
-  #notBefore = 0;
-  #lastFailure;
-  constructor(command) {
-    this.#command = command;
-  }
-  /** Find or start the coordinator. Callers share one attempt, and none is made while backing off. */
-  ensure() {
-    if (this.#socket !== void 0) return Promise.resolve(this.#socket);
-    if (this.#starting) return this.#starting;
-    if (this.#lastFailure && Date.now() < this.#notBefore) return Promise.reject(this.#lastFailure);
-    const starting = this.#start();
-    this.#starting = starting;
-    starting.then(
-      (socket) => {
-        this.#starting = void 0;
-        this.#socket = socket;
-        this.#everStarted = true;
-        this.#failures = 0;
-        this.#lastFailure = void 0;
-      },
-      (failure) => {
-        this.#starting = void 0;
-        this.#lastFailure = failure;
-        const wait = BACKOFF_MS.first * 2 ** this.#failures++;
-        this.#notBefore = Date.now() + Math.min(wait, BACKOFF_MS.most);
-      }
-    );
-    return starting;
-  }
-  /** Wait until there is a coordinator, longer for the first one of the process. */
-  async ready(firstMs, laterMs) {
-    const deadline = Date.now() + (this.#everStarted ? laterMs : firstMs);
-    await within(this.ensure(), deadline, STARTING);
-  }
-  /** Send one request and return its answer, within a bound. Raises a `Failure`, nothing else. */
-  async ask(path, body, timeoutMs, signal) {
-    const deadline = Date.now() + timeoutMs;
-    for (let attempt = 1; ; attempt++) {
-      const socket = await within(this.ensure(), deadline, STARTING);
-      try {
-        return await this.#askAt(socket, path, body, deadline, signal);
-      } catch (thrown) {
-        if (thrown instanceof Failure) throw thrown;
-        if (attempt === ATTEMPTS) throw unreachable(`nothing answers on ${socket}`);
-      }
-    }
-  }
-  /** The same of a coordinator that is there; undefined when none is known, and none is started. */
-  async askIfRunning(path, body, timeoutMs, signal) {
-    const socket = this.#socket;
-    if (socket === void 0) return void 0;
-    return await this.#askAt(socket, path, body, Date.now() + timeoutMs, signal, false);
-  }
-  async #askAt(socket, path, body, deadline, signal, agent = this.#agent) {
-    const text = JSON.stringify(body ?? {});
-    try {
-      const { status, answer } = await this.#post(socket, path, text, deadline, signal, agent);
-      if (status === 200) return JSON.parse(answer);
-      throw refused(status, answer);
-    } catch (thrown) {
-      const { code = "" } = thrown;
-      if (!(thrown instanceof Failure || DROPPED.has(code))) this.#forget(socket);
-      throw thrown;
-    }
-  }
-  #forget(socket) {
-    if (this.#socket === socket) this.#socket = void 0;
-  }
-  // Not waited for to its end: what it started may have kept its output open.
-  #start() {
-    const [program = "optchat", ...rest] = this.#command;
-    const words = [...rest, "ensure", "--json"];
-    return new Promise((resolve2, reject) => {
-      const child = spawn(program, words, { stdio: ["ignore", "pipe", "pipe"] });
-      let out = "";
-      let said = "";
-      const fail = (why) => {
-        clearTimeout(timer);
-        reject(unreachable(`\`${[program, ...words].join(" ")}\` failed: ${why}`));
-      };
-      const timer = setTimeout(() => {
-        child.kill();
-        fail("it took too long");
-      }, ENSURE_TIMEOUT_MS);
-      timer.unref();
-      child.stderr.on("data", (chunk) => {
-        said = (said + chunk).slice(-2e3);
-      });
-      child.stdout.on("data", (chunk) => {
-        out += chunk;
-        const socket = readSocket(out);
-        if (socket === void 0) return;
-        clearTimeout(timer);
-        child.unref();
-        resolve2(socket);
-      });
-      child.on("error", (error) => fail(error.message));
-      child.on("close", () => fail(said.trim().split("\n").at(-1) || "it named no socket"));
-    });
-  }
-  #post(socketPath, path, text, deadline, signal, agent) {
-    return new Promise((resolve2, reject) => {
-      const payload = Buffer.from(text);
-      const headers = {
-        "content-type": "application/json",
-        "content-length": payload.length,
-        [PROTOCOL_HEADER]: String(PROTOCOL)
-      };
-      const options = { socketPath, path, method: "POST", headers, agent };
-      const call = httpRequest(options, (response) => {
-        const chunks = [];
-        response.on("data", (chunk) => chunks.push(chunk));
-        response.on("error", fail);
-        response.on("end", () => {
-          done();
-          const answer = Buffer.concat(chunks).toString("utf8");
-          resolve2({ status: response.statusCode ?? 0, answer });
-        });
-      });
-      const leave = (message) => {
-        fail(late(message));
-        call.destroy();
-      };
-      const aborted = () => leave("the call was aborted");
-      const bound = Math.max(1, deadline - Date.now());
-      const timer = setTimeout(() => leave(`no answer to ${path} in time`), bound);
-      const done = () => {
-        clearTimeout(timer);
-        signal?.removeEventListener("abort", aborted);
-      };
-      function fail(error) {
-        done();
-        reject(error);
-      }
-      signal?.addEventListener("abort", aborted);
-      call.on("error", fail);
-      call.end(payload);
-    });
-  }
-};
-function readSocket(output) {
-  for (const line of output.split("\n").slice(0, -1)) {
-    try {
-      const { socket } = JSON.parse(line);
-      if (typeof socket === "string") return socket;
-    } catch {
-    }
-  }
-  return void 0;
-}
-function refused(status, answer) {
-  try {
-    return new Failure(JSON.parse(answer).error);
-  } catch {
-    return unreachable(`the coordinator answered with status ${status}`);
-  }
-}
-async function within(promise, deadline, what) {
-  let timer;
-  const bound = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(late(what)), Math.max(1, deadline - Date.now()));
-  });
-  try {
-    return await Promise.race([promise, bound]);
-  } finally {
-    clearTimeout(timer);
-  }
 }
 
 // plugins/opencode/src/state.ts
@@ -471,9 +496,9 @@ function milliseconds(value) {
 // plugins/opencode/src/inject.ts
 function inject(messages, whole, answer) {
   const kept = withCheckpoints(whole.slice(position(whole, answer.keep_from)), answer);
-  for (const { message_id, text } of answer.news) {
+  for (const { message_id, text: text2 } of answer.news) {
     const at = position(kept, message_id);
-    kept[at] = leadBy(kept[at], text, "news");
+    kept[at] = leadBy(kept[at], text2, "news");
   }
   if (answer.base && answer.placement === "message") {
     const [first] = kept;
@@ -485,11 +510,11 @@ function inject(messages, whole, answer) {
 function withCheckpoints(messages, { checkpoints }) {
   const left = /* @__PURE__ */ new Set();
   const kept = [...messages];
-  for (const [index, { after, until, text }] of checkpoints.entries()) {
+  for (const [index, { after, until, text: text2 }] of checkpoints.entries()) {
     const at = position(messages, after);
     for (const message of messages.slice(at + 1, position(messages, until))) left.add(message);
     const { info, parts } = kept[at];
-    kept[at] = { info, parts: [...parts, textPart(info, text, `checkpoint_${index}`)] };
+    kept[at] = { info, parts: [...parts, textPart(info, text2, `checkpoint_${index}`)] };
   }
   return kept.filter((message) => !left.has(message));
 }
@@ -500,17 +525,17 @@ function position(messages, id) {
   const message = `the coordinator named a message that is not in the request: ${id}`;
   throw new Failure({ code: "plugin", message, hint: "optchat status", retryable: false });
 }
-function leadBy({ info, parts }, text, name) {
-  return { info, parts: [textPart(info, text, name), ...parts] };
+function leadBy({ info, parts }, text2, name) {
+  return { info, parts: [textPart(info, text2, name), ...parts] };
 }
-function textPart(info, text, name) {
+function textPart(info, text2, name) {
   const part = {
     id: `prt_optchat_${name}`,
     messageID: info.id,
     sessionID: info.sessionID,
     type: "text",
     synthetic: true,
-    text
+    text: text2
   };
   return part;
 }
@@ -524,12 +549,7 @@ import { createHash } from "node:crypto";
 
 // plugins/opencode/src/names.ts
 var HOST = "opencode";
-var TOOL_NAMES = /* @__PURE__ */ new Set([
-  "memory_zoom",
-  "memory_search",
-  "memory_date",
-  "memory_sessions"
-]);
+var OWN_TOOLS = /* @__PURE__ */ new Set([...TOOLS, ...ALIASES]);
 
 // plugins/opencode/src/map.ts
 function mapMessages(messages, watched) {
@@ -567,16 +587,16 @@ function rolesOf(messages) {
     if (parts.some((part) => part.type === "text" && part.metadata?.compaction_continue)) {
       return "other";
     }
-    const text = spoken(parts);
-    const replayed = overflowed && text === person;
+    const text2 = spoken(parts);
+    const replayed = overflowed && text2 === person;
     overflowed = false;
-    person = text;
+    person = text2;
     return replayed ? "other" : "user";
   });
 }
 function spoken(parts) {
   const texts = parts.flatMap((part) => part.type === "text" ? [part.text] : []);
-  return texts.filter((text) => !/^\[Attached \S+: .*\]$/.test(text)).join("\n");
+  return texts.filter((text2) => !/^\[Attached \S+: .*\]$/.test(text2)).join("\n");
 }
 function isFinal({ info, parts }, superseded, last, watched) {
   if (info.role === "user") return !last || watched.loaded.has(info.id) || watched.settled;
@@ -616,8 +636,8 @@ function mapPart(part) {
       return [];
   }
 }
-function textPart2(id, text, synthetic) {
-  return { type: "text", id, text: text.toWellFormed(), synthetic };
+function textPart2(id, text2, synthetic) {
+  return { type: "text", id, text: text2.toWellFormed(), synthetic };
 }
 function mapFile({ id, mime, filename, url }) {
   const file = { type: "file", id, mime, filename: filename?.toWellFormed() ?? "", url };
@@ -628,11 +648,11 @@ function mapFile({ id, mime, filename, url }) {
   const content_bytes = base64 ? Buffer.byteLength(payload, "base64") : Buffer.byteLength(decode(payload));
   return { ...file, url: "data:", content_bytes };
 }
-function decode(text) {
+function decode(text2) {
   try {
-    return decodeURIComponent(text);
+    return decodeURIComponent(text2);
   } catch {
-    return text;
+    return text2;
   }
 }
 function mapTool({ id, tool, state }) {
@@ -649,7 +669,7 @@ function mapTool({ id, tool, state }) {
     report: tool === "task",
     attachments: (state.attachments ?? []).map(mapFile)
   };
-  if (TOOL_NAMES.has(tool)) return { ...part, own: ownResult(metadata?.optchat) };
+  if (OWN_TOOLS.has(tool)) return { ...part, own: ownResult(metadata?.optchat) };
   part.output = state.output?.toWellFormed() ?? null;
   part.error = state.error?.toWellFormed() ?? null;
   if (metadata?.truncated === true) {
@@ -689,13 +709,13 @@ function add(a, b) {
 function exceeds(a, b) {
   return a.letters > b.letters || a.spaces > b.spaces || a.symbols > b.symbols || a.other_bytes > b.other_bytes || a.media > b.media;
 }
-function measure(text) {
+function measure(text2) {
   let letters = 0;
   let spaces = 0;
   let symbols = 0;
   let other_bytes = 0;
-  for (let i = 0; i < text.length; i++) {
-    const code = text.charCodeAt(i);
+  for (let i = 0; i < text2.length; i++) {
+    const code = text2.charCodeAt(i);
     if (code > 127) {
       other_bytes += code < 2048 || code >= 55296 && code <= 57343 ? 2 : 3;
     } else if ((code | 32) >= 97 && (code | 32) <= 122) letters++;
@@ -769,11 +789,11 @@ async function overheadOf(host, session, user) {
     host.servers()
   ]);
   const rules = [...agent?.permission ?? [], ...session.permission ?? []];
-  const tools2 = offered.filter(({ id }) => id !== "invalid" && user.tools?.[id] !== false && !denied(id, rules)).map(({ id: name, description, parameters }) => ({ name, description, parameters })).map((tool) => measure(JSON.stringify({ type: "function", function: tool }))).reduce(add, NOTHING);
+  const tools = offered.filter(({ id }) => id !== "invalid" && user.tools?.[id] !== false && !denied(id, rules)).map(({ id: name, description, parameters }) => ({ name, description, parameters })).map((tool) => measure(JSON.stringify({ type: "function", function: tool }))).reduce(add, NOTHING);
   const seen = shared().systems.get(systemKey(host, user));
   const guess = agent?.prompt ? add(measure(agent.prompt), ENVIRONMENT) : PROMPT;
   const known = seen !== void 0 && !servers;
-  return { sizes: add(seen ?? guess, tools2), tools: tools2, known };
+  return { sizes: add(seen ?? guess, tools), tools, known };
 }
 function learnSystem(host, user, sizes) {
   shared().systems.set(systemKey(host, user), sizes);
@@ -1059,8 +1079,8 @@ var Requests = class {
       if (error) outgoing.stop = error;
     } catch (thrown) {
       const { code, message, hint } = describe(thrown);
-      const text = `A request went out unchecked: ${message} (${code}). Next: ${hint}`;
-      say(this.#host, "warn", `check ${code}`, text);
+      const text2 = `A request went out unchecked: ${message} (${code}). Next: ${hint}`;
+      say(this.#host, "warn", `check ${code}`, text2);
     }
   }
 };
@@ -1156,10 +1176,10 @@ var Call = class {
   replace(messages) {
     const asked = messages.findLast(({ info }) => info.role === "user")?.info;
     if (asked?.role !== "user") return;
-    const made = this.work.messages.map(({ role, text }, index) => {
+    const made = this.work.messages.map(({ role, text: text2 }, index) => {
       const id = `${asked.id}_${index}`;
       const info = role === "user" ? { ...asked, id } : answered(asked, id);
-      return { info, parts: [{ id: `${id}_text`, type: "text", text }] };
+      return { info, parts: [{ id: `${id}_text`, type: "text", text: text2 }] };
     });
     messages.splice(0, messages.length, ...made);
   }
@@ -1199,8 +1219,8 @@ function outcomeOf({ id }, { info, parts }) {
   if (error) return { ...base, ...failed(error) };
   if (finish === "length") return { ...base, outcome: "cut" };
   if (finish === "content-filter") return { ...base, outcome: "filtered" };
-  const text = parts.map((part) => part.type === "text" ? part.text : "").join("");
-  if (text.trim()) return { ...base, outcome: "answer", text };
+  const text2 = parts.map((part) => part.type === "text" ? part.text : "").join("");
+  if (text2.trim()) return { ...base, outcome: "answer", text: text2 };
   const thought = parts.some((part) => part.type === "reasoning");
   return { ...base, outcome: thought ? "reasoning_only" : "empty" };
 }
@@ -1555,56 +1575,195 @@ function delay(ms) {
   });
 }
 
+// plugins/opencode/src/definition.ts
+var text = (description) => ({ type: "string", description });
+var number = (description) => ({ type: "integer", description });
+var flag = (description) => ({ type: "boolean", description });
+var list = (description) => ({
+  type: "array",
+  description,
+  items: { type: "string" }
+});
+
+// plugins/opencode/src/aliases.ts
+var SESSION = text("Session id, or s12; the current one if left out");
+var MESSAGE = text("Message id or reference, as it is shown");
+var ALIAS_DEFINITIONS = {
+  recall: {
+    description: "Search earlier conversations. The same as memory_search.",
+    properties: {
+      query: text("Words to find; quotes keep a phrase together"),
+      scope: text("session, project or global"),
+      match: text("literal, smart, fuzzy or regex"),
+      group: text("part or session"),
+      sessionID: text("Only this session"),
+      sessions: list("Only these sessions"),
+      excludeSessionID: text("Not this session"),
+      excludeCurrentSession: flag("Leave out this session and its family"),
+      type: text("text, tool, reasoning or all"),
+      role: text("user or assistant"),
+      authorship: text("human, delegated, injected, model, title or unknown"),
+      title: text("Words of the session's title"),
+      directory: text("Only below this directory"),
+      project: text("Only this project"),
+      before: text("Only before this time"),
+      after: text("Only after this time"),
+      since: text("As after"),
+      until: text("As before"),
+      last: text("As 2h or 7d"),
+      from: text("As after"),
+      to: text("As before"),
+      toolName: text("Only this tool's calls and results"),
+      results: number("The most hits, 1 to 50"),
+      width: number("Characters around a hit"),
+      expand: text("none, context or message"),
+      window: number("Messages around a hit, with expand"),
+      explain: flag("Say why a hit is one"),
+      deep: flag("Tool outputs too, which are always searched"),
+      deepCursor: text("Where to go on, from the answer before")
+    },
+    required: ["query"]
+  },
+  recall_get: {
+    description: "Read one message whole. The same as memory_messages with ref.",
+    properties: { sessionID: SESSION, messageID: MESSAGE },
+    required: ["messageID"]
+  },
+  recall_context: {
+    description: "Read the messages around one. The same as memory_messages with ref.",
+    properties: {
+      sessionID: SESSION,
+      messageID: MESSAGE,
+      window: number("Messages on either side"),
+      before: number("Messages before"),
+      after: number("Messages after")
+    },
+    required: ["messageID"]
+  },
+  recall_messages: {
+    description: "Read a session's messages, newest first. The same as memory_messages.",
+    properties: {
+      sessionID: SESSION,
+      limit: number("Messages on a page"),
+      cursor: text("Where to go on, from the answer before"),
+      role: text("user or assistant"),
+      query: text("Words that a message must hold")
+    },
+    required: []
+  },
+  recall_sessions: {
+    description: "List sessions. The same as memory_sessions.",
+    properties: {
+      scope: text("project or global"),
+      parentID: text("Only the subagents of this session; current for this one"),
+      search: text("Words of title or directory"),
+      since: text("Only with activity after this time"),
+      until: text("Only with activity before this time"),
+      limit: number("The most sessions")
+    },
+    required: []
+  },
+  search_memory_tree: {
+    description: "Open a node of the memory, or search it: memory_zoom and memory_search.",
+    properties: {
+      node_id: text("A reference as it stands at the start of a line"),
+      query: text("Words to find")
+    },
+    required: []
+  }
+};
+
 // plugins/opencode/src/tools.ts
-var CURSOR = { type: "string", description: "Where to go on, from the answer before" };
+var CURSOR = text("Where to go on, from the answer before");
+var REF = text("A reference as it stands at the start of a line");
 var DAY = "a date or time, such as 2026-03-01 or 2026-03-01T14:00";
+var CHILDREN = 20;
 var DEFINITIONS = {
   memory_zoom: {
     description: "Open a reference from memory. A range opens into its two halves, a publication into the turn it came from, a single record into its exact original, page by page.",
-    properties: {
-      ref: { type: "string", description: "A reference as it stands at the start of a line" },
-      cursor: CURSOR,
-      max_tokens: { type: "integer", description: "The most to return at once" }
-    },
+    properties: { ref: REF, cursor: CURSOR, max_tokens: number("The most to return at once") },
     required: ["ref"]
   },
   memory_search: {
     description: 'Search the originals and summaries of earlier conversations for words, identifiers or "exact phrases". Finds details that no summary mentions. Hits are excerpts with their references: open one before relying on it.',
     properties: {
-      query: { type: "string", description: "Words to find; quotes keep a phrase together" },
-      session: { type: "string", description: "Only this conversation, such as s12" },
-      before: { type: "string", description: `Only before ${DAY}` },
-      after: { type: "string", description: `Only after ${DAY}` },
+      query: text("Words to find; quotes keep a phrase together"),
+      session: text("Only this conversation, such as s12"),
+      before: text(`Only before ${DAY}`),
+      after: text(`Only after ${DAY}`),
       cursor: CURSOR
     },
     required: ["query"]
   },
   memory_date: {
     description: "Tell when what a reference stands for was said or done.",
-    properties: {
-      ref: { type: "string", description: "A reference as it stands at the start of a line" }
-    },
+    properties: { ref: REF },
     required: ["ref"]
   },
   memory_sessions: {
-    description: "List the conversations that share this memory, the most recent first.",
+    description: "List the conversations that share this memory, the most recent first, with their families.",
     properties: {
-      archived: { type: "boolean", description: "Also those that were archived" },
+      search: text("Only with these words in title or directory"),
+      parent: text("Only the subagents of this one, such as s12, or current"),
+      since: text("Only with activity after a date or time"),
+      until: text("Only with activity before it"),
+      archived: flag("Also those that were archived"),
+      files: flag("Name the files that each touched"),
+      tools: flag("Name the tools that each used"),
+      cursor: CURSOR
+    },
+    required: []
+  },
+  memory_messages: {
+    description: "Read a conversation message by message, newest first; or, with ref, one message whole with those around it.",
+    properties: {
+      session: text("Which conversation, such as s12; this one if left out"),
+      role: text("Only user or assistant"),
+      query: text("Only with all these words"),
+      limit: number("Messages on a page"),
+      ref: text("A reference to or into the message"),
+      before: number("Messages before it"),
+      after: number("Messages after it"),
       cursor: CURSOR
     },
     required: []
   }
 };
-function tools(host, connection, options) {
-  const made = Object.entries(DEFINITIONS).map(([name, { description, properties }]) => {
-    const execute = (args, context) => answer(name, args, context);
-    return [name, { description, args: properties, execute }];
-  });
-  async function answer(tool, args, { sessionID, abort }) {
+var Tools = class {
+  /** As the host registers them; what is added before its first request is registered as well. */
+  registered;
+  #host;
+  #connection;
+  #options;
+  constructor(host, connection, options) {
+    this.#host = host;
+    this.#connection = connection;
+    this.#options = options;
+    this.registered = this.#made(DEFINITIONS);
+  }
+  /** Offer the names of other systems too, if the coordinator answers to them. */
+  async learn() {
+    const health = await this.#connection.ask("/v1/health", void 0, this.#options.toolTimeoutMs);
+    if (health.aliases) Object.assign(this.registered, this.#made(ALIAS_DEFINITIONS));
+  }
+  #made(definitions) {
+    const made = Object.entries(definitions).map(([name, { description, properties }]) => {
+      const execute = (args, context) => this.#answer(name, args, context);
+      return [name, { description, args: properties, execute }];
+    });
+    return Object.fromEntries(made);
+  }
+  async #answer(tool, args, { sessionID, abort }) {
     try {
-      const session = await rootOf(host, sessionID);
-      const body = { tool, args_json: toJson(args), host: HOST, session };
-      const found = await connection.ask("/v1/tool", body, options.toolTimeoutMs, abort);
+      const session = await rootOf(this.#host, sessionID);
+      const children = asksForChildren(args) ? await this.#children(session) : [];
+      const body = { tool, args_json: toJson(args), host: HOST, session, children };
+      const found = await this.#connection.ask(
+        "/v1/tool",
+        body,
+        this.#options.toolTimeoutMs,
+        abort
+      );
       const { output, title, refs, snapshot, sha256 } = found;
       return { title, output, metadata: { optchat: { refs, snapshot, sha256 } } };
     } catch (thrown) {
@@ -1615,11 +1774,37 @@ ${hint}`;
       return { title: code, output, metadata: { optchat: none } };
     }
   }
-  return Object.fromEntries(made);
+  // Known to the host alone: a subagent that was cancelled has left no report.
+  async #children(id) {
+    const found = (await this.#host.children(id)).sort((a, b) => b.time.created - a.time.created).slice(0, CHILDREN);
+    return await Promise.all(
+      found.map(async ({ id: id2, title, time }) => ({
+        id: id2,
+        title: title.toWellFormed(),
+        state: await this.#state(id2),
+        created_ms: time.created,
+        updated_ms: time.updated
+      }))
+    );
+  }
+  async #state(id) {
+    if (await this.#host.busy(id)) return "running";
+    const last = await this.#host.last(id);
+    if (last?.info.role !== "assistant") return "unknown";
+    const ended2 = terminal(last.info, last.parts, "unknown");
+    if (ended2 === "interrupted") return "cancelled";
+    return ended2 ?? "unknown";
+  }
+};
+function asksForChildren(args) {
+  const { parent, parentID } = args ?? {};
+  return parent !== void 0 || parentID !== void 0;
 }
 function define(tool, output) {
-  if (!Object.hasOwn(DEFINITIONS, tool)) return;
-  const { properties, required } = DEFINITIONS[tool];
+  const definitions = { ...DEFINITIONS, ...ALIAS_DEFINITIONS };
+  const definition = OWN_TOOLS.has(tool) ? definitions[tool] : void 0;
+  if (definition === void 0) return;
+  const { properties, required } = definition;
   Object.assign(output, {
     jsonSchema: { type: "object", properties, required, additionalProperties: false }
   });
@@ -1635,6 +1820,7 @@ async function server(input, given) {
   const presence = new Presence(host, connection, options);
   const requests = new Requests(host, connection, options, sync, presence);
   const summaries = new Summaries(host, connection);
+  const tools = new Tools(host, connection, options);
   const { calls } = shared();
   function guarded(hook) {
     return async (...args) => {
@@ -1646,11 +1832,13 @@ async function server(input, given) {
       }
     };
   }
-  connection.ensure().then(() => presence.now()).catch(() => void 0);
+  const started = Date.now();
+  const learnt = connection.ensure().then(() => tools.learn());
+  learnt.then(() => presence.now()).catch(() => void 0);
   if (!isOneShot()) summaries.start();
   return {
     config: guarded((config) => summaries.configure(config)),
-    tool: tools(host, connection, options) ?? {},
+    tool: tools.registered,
     "tool.definition": guarded(({ toolID }, output) => define(toolID, output)),
     "chat.message": guarded(async ({ sessionID }, { message }) => {
       if (calls.has(sessionID)) return;
@@ -1661,6 +1849,8 @@ async function server(input, given) {
       const busy = await host.busy(sessionID);
       if (busy) state.admittedAt = 0;
       state.opens.set(message.id, !busy);
+      const deadline = started + options.startTimeoutMs;
+      await within(learnt, deadline, "the tools are not known").catch(() => void 0);
     }),
     "experimental.chat.messages.transform": guarded(async (_, output) => {
       const messages = output.messages;
