@@ -12,6 +12,7 @@ from optchat.compactor.models import DeterministicModel, SummaryModel
 from optchat.compactor.worker import Worker
 from optchat.config import Compactor, Config, Memory, Sharing
 from optchat.coordinator import service as service_module
+from optchat.coordinator.importing import Importing
 from optchat.coordinator.service import Service
 from optchat.core.tree import SessionTree
 from optchat.engine.deps import Deps
@@ -46,6 +47,7 @@ class Bench:
         self.store.close()
         self.store = SqliteStore(self.folder / "memory.db", self.clock)
         self.service.store = self.service.requests.store = self.store
+        self.service.importing = Importing(self.store, self.deps)
 
     def session(self, name: str = "A", **options: Any) -> ScriptedSession:
         return ScriptedSession(self.service, name, **options)
