@@ -179,8 +179,9 @@ def life(crash: str = "", home: Path | None = None) -> Iterator[Life]:
 
 
 KEPT = {
-    "records": "select s.host_session, r.generation, seq, event_key, kind, payload from record r "
-    "join session s using (session_id)",
+    "records": "select s.host_session, g.number, seq, event_key, kind, hex(b.hash) from record r "
+    "join generation g on g.id = r.generation_id join session s using (session_id) "
+    "join blob b on b.id = r.blob",
     "turns": "select s.host_session, t.generation, key, start_seq, end_seq_exclusive, outcome, "
     "pin is null, news = '' from turn t join session s using (session_id)",
     "publications": "select seq, s.host_session, p.generation, start_seq, end_seq_exclusive, "

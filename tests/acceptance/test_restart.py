@@ -30,7 +30,7 @@ KEPT = {
     "node": "select * from node order by tree, start, count, revision",
     "publication": "select * from publication order by scope_id, seq",
     "tree_view": "select * from tree_view order by tree, revision",
-    "record": "select * from record order by session_id, generation, seq",
+    "record": "select * from record order by doc",
     "fold": "select * from fold order by fold_id",
 }
 

@@ -190,9 +190,9 @@ def seal(tx):
     tx.sessions.put_generation(Generation(session_id="s", number=0))
     tx.records.put_turn(Turn(turn_id="t", session_id="s", generation=0, key="k", start_seq=0, opened_ms=1))
     blob = tx.blobs.put(payload)
-    tx.records.append(Record(session_id="s", generation=0, seq=0, event_key="e", turn_id="t",
+    tx.records.append([Record(session_id="s", generation=0, seq=0, event_key="e", turn_id="t",
         message_id="m", kind=RecordKind.TOOL_RESULT, host_time_ms=1, sealed_ms=1, payload=blob,
-        payload_bytes=len(payload), project_id="p", tool="bash"), "")
+        payload_bytes=len(payload), project_id="p", tool="bash")], [""])
     enqueue_node(tx, deps, SessionTree("s", 0), Span(0, 1), "s", "project:p", waits_for=())
     return blob
 blob = store.write(seal) if is_new else store.read(

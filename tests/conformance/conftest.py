@@ -78,7 +78,7 @@ class World:
                 record = self.a_record(
                     tree, generation.length, payload=payload, host_time_ms=host_time_ms
                 )
-                assert tx.records.append(record, text)
+                tx.records.append([record], [text])
                 made.append(record.seq)
             return tuple(made)
 

@@ -78,3 +78,43 @@ def test_a_payload_over_the_bound_is_refused_and_not_clipped(world):
     """I10."""
     with pytest.raises(BadInput):
         world.write(lambda tx: tx.blobs.put(bytes(PAYLOAD_BYTES_MAX + 1)))
+
+
+def test_payloads_that_are_put_together_are_each_themselves(world):
+    """Small, empty, doubled and large ones, some kept before: in the order given."""
+    payloads = [
+        b"",
+        b"small",
+        payload_of(BLOB_CHUNK_BYTES * 2 + 7, random_bytes=True),
+        b"small",
+        *(payload_of(size, random_bytes=True) for size in range(900, 12_000, 700)),
+        *(payload_of(size, random_bytes=False) for size in range(1_000, 16_000, 300)),
+    ]
+    world.write(lambda tx: tx.blobs.put(payloads[-1]))
+    blobs = world.write(lambda tx: tx.blobs.put_many(payloads))
+    assert blobs == [hashlib.sha256(p).hexdigest() for p in payloads]
+
+    def work(tx):
+        for blob, payload in zip(blobs, payloads, strict=True):
+            assert tx.blobs.read(blob, 0, 10**6) == payload
+            assert tx.blobs.read(blob, 3, 5) == payload[3:8]
+            tx.blobs.verify(blob)
+
+    world.read(work)
+    assert world.write(lambda tx: tx.blobs.put_many([])) == []
+
+
+def test_what_was_put_with_a_removed_payload_stays(world):
+    payloads = [payload_of(size, random_bytes=False) for size in range(1, 90_000, 1_100)]
+    blobs = world.write(lambda tx: tx.blobs.put_many(payloads))
+    gone = blobs[::3]
+    assert world.write(lambda tx: tx.blobs.drop_unused(gone)) == len(gone)
+    for blob, payload in zip(blobs, payloads, strict=True):
+        if blob in gone:
+            with pytest.raises(IntegrityError):
+                world.read(lambda tx, b=blob: tx.blobs.size(b))
+        else:
+            assert world.read(lambda tx, b=blob: tx.blobs.read(b, 0, 10**6)) == payload
+    assert world.write(lambda tx: tx.blobs.put_many(payloads)) == blobs
+    for blob, payload in zip(blobs, payloads, strict=True):
+        assert world.read(lambda tx, b=blob: tx.blobs.read(b, 0, 10**6)) == payload

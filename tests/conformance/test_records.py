@@ -8,7 +8,7 @@ import pytest
 
 from optchat.core.records import Checkpoint, Generation, HostMessage, Outcome, Pin, RecordKind
 from optchat.core.tree import SessionTree
-from optchat.errors import Conflict, EventConflict, IntegrityError
+from optchat.errors import Conflict, IntegrityError
 from optchat.refs import BlobHash, Csn, FoldId, ScopeId, SessionId, TurnId
 
 
@@ -22,8 +22,8 @@ def payload(world):
     return world.write(lambda tx: tx.blobs.put(b"payload"))
 
 
-def append(world, record, text: str = "") -> bool:
-    return world.write(lambda tx: tx.records.append(record, text))
+def append(world, *records, text: str = "") -> None:
+    world.write(lambda tx: tx.records.append(records, [text] * len(records)))
 
 
 def test_a_sealed_record_comes_back_whole(world, tree, payload):
@@ -41,11 +41,25 @@ def test_a_sealed_record_comes_back_whole(world, tree, payload):
         truncated="by the host",
         attachments=("a", "b"),
     )
-    assert append(world, made)
+    append(world, made)
     assert world.read(lambda tx: tx.records.record(tree, 0)) == made
-    assert world.read(lambda tx: tx.records.by_event_key(made.event_key)) == made
     assert world.read(lambda tx: tx.records.record(tree, 1)) is None
-    assert world.read(lambda tx: tx.records.by_event_key("other")) is None
+
+
+def test_many_records_are_sealed_as_one_is(world, tree, payload):
+    """Each with its own place and payload, in one call."""
+    other = world.write(lambda tx: tx.blobs.put(b"other"))
+    made = [
+        world.a_record(tree, 0, payload=payload, payload_bytes=7, worktree="/w"),
+        world.a_record(tree, 1, payload=other, payload_bytes=5, worktree="/w", commit="abc"),
+        world.a_record(tree, 2, payload=payload, payload_bytes=7, worktree="/w"),
+    ]
+    append(world, *made)
+    later = world.a_record(tree, 3, payload=other, payload_bytes=5, commit="abc")
+    append(world, later)
+    assert world.read(lambda tx: tx.records.range(tree, 0, 9)) == (*made, later)
+    append(world)
+    assert world.read(lambda tx: tx.sessions.generation(tree.session_id, 0)).length == 4
 
 
 def test_append_raises_the_generations_length(world, tree):
@@ -55,40 +69,21 @@ def test_append_raises_the_generations_length(world, tree):
     assert found.length == 2
 
 
-def test_a_replay_changes_nothing_wherever_it_says_it_belongs(world, tree, payload):
-    made = world.a_record(tree, 0, payload=payload)
-    assert append(world, made, "text")
-    assert not append(world, made, "text")
-    assert not append(world, replace(made, seq=1, sealed_ms=99), "text")
-    assert world.read(lambda tx: tx.records.count()) == 1
-    assert world.read(lambda tx: tx.records.record(tree, 0)) == made
-
-
-def test_the_same_key_with_other_content_is_an_event_conflict(world, tree, payload):
-    made = world.a_record(tree, 0, payload=payload)
-    assert append(world, made)
-    other = world.write(lambda tx: tx.blobs.put(b"other"))
-    with pytest.raises(EventConflict):
-        append(world, replace(made, payload=other))
-    with pytest.raises(EventConflict):
-        append(world, replace(made, payload=other, seq=1))
-    assert world.read(lambda tx: tx.records.range(tree, 0, 9)) == (made,)
-
-
-def test_event_keys_are_unique_in_the_store(world, tree, payload):
-    other = world.session("b")
-    assert append(world, world.a_record(tree, 0, payload=payload, event_key="one"))
-    assert not append(world, world.a_record(other, 0, payload=payload, event_key="one"))
-    assert world.read(lambda tx: tx.records.record(other, 0)) is None
-
-
 @pytest.mark.parametrize("seq", [0, 2, 5])
 def test_a_taken_number_and_a_gap_are_conflicts(world, tree, payload, seq):
     world.seal(tree, "zero")
-    with pytest.raises(Conflict) as caught:
-        append(world, world.a_record(tree, seq, payload=payload, event_key="new"))
-    assert not isinstance(caught.value, EventConflict)
+    with pytest.raises(Conflict):
+        append(world, world.a_record(tree, seq, payload=payload))
     assert world.read(lambda tx: tx.records.count()) == 1
+
+
+def test_a_gap_among_many_and_a_second_generation_are_conflicts(world, tree, payload):
+    other = world.session("b")
+    first = world.a_record(tree, 0, payload=payload)
+    for second in (world.a_record(tree, 2, payload=payload), world.a_record(other, 1)):
+        with pytest.raises(Conflict):
+            append(world, first, second)
+    assert world.read(lambda tx: tx.records.count()) == 0
 
 
 def test_a_record_of_an_unknown_generation_is_a_conflict(world, tree, payload):
@@ -112,10 +107,10 @@ def test_a_caught_conflict_leaves_nothing_in_the_transaction(world, tree, payloa
             world.a_record(tree, 0, payload=BlobHash("0" * 64)),
         ):
             with pytest.raises((Conflict, IntegrityError)):
-                tx.records.append(record, "text")
-        return tx.records.append(world.a_record(tree, 0, payload=payload), "text")
+                tx.records.append([record], ["text"])
+        tx.records.append([world.a_record(tree, 0, payload=payload)], ["text"])
 
-    assert world.write(work)
+    world.write(work)
     assert world.read(lambda tx: tx.records.count()) == 1
 
 
@@ -129,7 +124,7 @@ def test_a_generation_with_a_base_starts_after_what_it_inherits(world, tree, pay
     )
     with pytest.raises(Conflict):
         append(world, world.a_record(child, 0, payload=payload))
-    assert append(world, world.a_record(child, 2, payload=payload))
+    append(world, world.a_record(child, 2, payload=payload))
     # Own records only: lineage is the engine's to resolve.
     assert world.read(lambda tx: tx.records.record(child, 1)) is None
     assert [r.seq for r in world.read(lambda tx: tx.records.range(child, 0, 9))] == [2]

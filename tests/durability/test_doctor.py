@@ -64,9 +64,9 @@ DAMAGE = {
     ),
 }  # fmt: skip
 IRREPARABLE = {
-    "an original": (["update blob_chunk set data = zeroblob(length(data)) where rowid = 2"], "the original of s"),
-    "the whole of an original": (["delete from blob where hash = (select payload from record limit 1)"], "the original of s"),
-    "a record": (["delete from record where generation = 0 and seq = 1 and session_id = (select session_id from member where number = 1)"], "records are gone: s1:0:1"),
+    "an original": (["update pack set data = zeroblob(length(data)) where id = 2"], "the original of s"),
+    "the whole of an original": (["delete from blob where id = (select blob from record limit 1)"], "the original of s"),
+    "a record": (["delete from record where seq = 1 and generation_id = (select id from generation join member using (session_id) where generation.number = 0 and member.number = 1)"], "records are gone: s1:0:1"),
     "a generation": (["delete from generation where number = 0 and session_id = (select session_id from member where number = 2)"], "a part of the history of s2 is gone"),
     "a part of a cover": (["delete from cover_part where publication = 1 and position = 0"], "the sources of pub:1 are not whole"),
     "a publication": (["delete from publication where seq = 1"], "publications of /project are gone: pub:1"),
@@ -124,7 +124,7 @@ def test_what_is_lost_is_named_and_the_rest_is_served(patient, tmp_path, name):
 
 def test_a_lost_original_does_not_keep_the_others_from_being_exported(patient, tmp_path):
     """§10: the export says which one it could not read, and holds all others."""
-    patient.run_sql("update blob_chunk set data = zeroblob(length(data)) where rowid = 2")
+    patient.run_sql("update pack set data = zeroblob(length(data)) where id = 2")
     made = patient.service.export(ExportRequest(folder=str(tmp_path / "out"), directory="/project"))
     texts = [p.read_text() for p in Path(made.folder).glob("pub-*.md")]
     assert any("this original cannot be read" in text for text in texts)

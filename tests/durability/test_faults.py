@@ -202,7 +202,7 @@ def test_a_damaged_search_index_is_an_error_of_searching_alone(patient: Patient)
 
 def test_a_damaged_original_is_an_error_of_that_original_alone(patient: Patient):
     """I1: never other bytes under its name, never a page that looks whole."""
-    patient.run_sql("update blob_chunk set data = zeroblob(length(data)) where rowid = 2")
+    patient.run_sql("update pack set data = zeroblob(length(data)) where id = 2")
     patient.b.user("what was said?")
     patient.b.sync()
     assert patient.b.assemble().state == "ready"

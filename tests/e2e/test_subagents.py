@@ -64,7 +64,7 @@ def test_the_report_is_published_with_its_turn_and_nothing_of_the_transcript_is_
     # The task's prompt and the report are the parent's own call and result; the shell is not.
     assert stored(memory, REPORT)
     assert not stored(memory, f"{SCRATCH}-shell")
-    kept = {row[0] for row in Data(memory.home).rows("select hash from blob")}
+    kept = {row[0].hex() for row in Data(memory.home).rows("select hash from blob")}
     parts = [p for m in memory.host.messages(child) for p in m["parts"] if p["type"] == "tool"]
     assert parts
     for part in parts:

@@ -89,7 +89,7 @@ def rows(path: Path) -> Iterator[tuple[str, bytes]]:
         for column, values in zip(columns, zip(*held, strict=True), strict=False):
             told = (v if isinstance(v, bytes) else str(v).encode() for v in values)
             yield f"{path.name}:{table}.{column}", b"\n".join(told)
-        if table == "blob_chunk":
+        if table == "pack":
             packed = [dict(zip(columns, row, strict=True)) for row in held]
             plain = (zstd.decompress(row["data"]) for row in packed if row["zstd"])
             yield f"{path.name}:payload", b"\n".join(plain)

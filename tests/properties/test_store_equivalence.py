@@ -141,7 +141,7 @@ class Stores(RuleBasedStateMachine):
                 tx.sessions.put_generation(Generation(session_id=session_id, number=0))
                 tree = SessionTree(session_id, 0)
                 for seq, text in enumerate(said):
-                    tx.records.append(a_record(tree, seq, tx.blobs.put(text.encode()), seq), text)
+                    tx.records.append([a_record(tx, tree, seq, text, seq)], [text])
             for seq, span in enumerate(covers):
                 tree = SessionTree(SESSIONS[seq % 2], 0)
                 born = tx.meta.next_csn()
@@ -193,22 +193,22 @@ class Stores(RuleBasedStateMachine):
 
     @rule(tree=trees, said=st.lists(texts, min_size=2, max_size=6), at=small)
     def seal(self, tree: SessionTree, said: list[str], at: int) -> None:
-        def work(tx: Tx) -> list[bool]:
+        def work(tx: Tx) -> None:
             generation = tx.sessions.generation(tree.session_id, tree.generation)
             start = generation.length if generation is not None else 0
-            return [
-                tx.records.append(a_record(tree, start + n, tx.blobs.put(text.encode()), at), text)
-                for n, text in enumerate(said)
-            ]
+            tx.blobs.put_many([text.encode() for text in said])
+            made = [a_record(tx, tree, start + n, text, at) for n, text in enumerate(said)]
+            tx.records.append(made, said)
 
         self.both(work)
 
-    @rule(tree=trees, seq=small, text=texts, key=small, kept=st.booleans())
-    def seal_anyhow(self, tree: SessionTree, seq: int, text: str, key: int, kept: bool) -> None:
-        def work(tx: Tx) -> bool:
-            payload = tx.blobs.put(text.encode()) if kept else BlobHash("missing")
-            record = a_record(tree, seq, payload, 0)
-            return tx.records.append(replace(record, event_key=f"{tree}:{key}"), text)
+    @rule(tree=trees, seqs=st.lists(small, min_size=1, max_size=3), text=texts, kept=st.booleans())
+    def seal_anyhow(self, tree: SessionTree, seqs: list[int], text: str, kept: bool) -> None:
+        def work(tx: Tx) -> None:
+            made = [a_record(tx, tree, seq, text, 0) for seq in seqs]
+            if not kept:
+                made[-1] = replace(made[-1], payload=BlobHash("f" * 64))
+            tx.records.append(made, [text] * len(made))
 
         self.both(work)
 
@@ -585,7 +585,7 @@ def a_turn_of(tree: SessionTree) -> Turn:
     )
 
 
-def a_record(tree: SessionTree, seq: int, payload: BlobHash, at: int) -> Record:
+def a_record(tx: Tx, tree: SessionTree, seq: int, text: str, at: int) -> Record:
     return Record(
         session_id=tree.session_id,
         generation=tree.generation,
@@ -596,9 +596,10 @@ def a_record(tree: SessionTree, seq: int, payload: BlobHash, at: int) -> Record:
         kind=RecordKind.USER,
         host_time_ms=at,
         sealed_ms=0,
-        payload=payload,
-        payload_bytes=0,
+        payload=tx.blobs.put(text.encode()),
+        payload_bytes=len(text.encode()),
         project_id=ProjectId("p"),
+        worktree=f"/w{at % 3}" if at else None,
     )
 
 
@@ -611,7 +612,6 @@ def everything(tx: Tx) -> object:
         [tx.sessions.session_of_host("opencode", host) for host in "abh"],
         [tx.sessions.generation(t.session_id, t.generation) for t in TREES],
         [tx.records.range(tree, 0, 99) for tree in TREES],
-        [tx.records.by_event_key(f"{tree}:{n}") for tree in TREES for n in range(7)],
         [tx.records.messages(s) for s in SESSIONS],
         [tx.records.turns(s) for s in SESSIONS],
         [

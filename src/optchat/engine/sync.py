@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from optchat.core.records import (
-    Generation,
     HostMessage,
     Lineage,
     Outcome,
@@ -20,6 +19,7 @@ from optchat.core.records import (
     Session,
     Turn,
 )
+from optchat.core.tree import SessionTree
 from optchat.engine import past
 from optchat.engine.deps import Deps
 from optchat.engine.forest import Forest
@@ -29,11 +29,17 @@ from optchat.engine.nodes import complete_parents, hurry_session, seal_leaf
 from optchat.engine.payloads import Source, sources
 from optchat.engine.publish import schedule_publication
 from optchat.engine.scopes import published_in, settle
-from optchat.engine.sessions import ensure_session, generation_of, own_lineage, session_of
+from optchat.engine.sessions import (
+    ensure_session,
+    generation_of,
+    own_lineage,
+    scope_for,
+    session_of,
+)
 from optchat.engine.tombstones import FORGOTTEN, NO_DIGEST, is_forgotten, message_key
 from optchat.errors import BadInput, EventConflict
 from optchat.limits import MESSAGES_MAX
-from optchat.refs import Csn, TurnId
+from optchat.refs import BlobHash, Csn, ScopeId, TurnId
 from optchat.storage.ports import Tx
 from optchat.wire import MessageInfo, SessionInfo, SyncRequest, SyncResponse
 
@@ -92,7 +98,7 @@ def sync(
     if request.observed_ms > session.observed_ms:
         session = replace(session, observed_ms=request.observed_ms)
         tx.sessions.put_session(session)
-    sealing = _Sealing(tx, deps, session, request, commit, is_past=is_past)
+    sealing = _Sealing(tx, deps, session, request, commit, stored[:common], is_past=is_past)
     sealing.run(common)
     return _response(tx, sealing.session, need=sealing.need, sealed=sealing.sealed)
 
@@ -130,22 +136,31 @@ def _check_content(
     So is what a fork inherits, which was sealed under its origin's keys.
     """
     info = request.session
-    own_start = own_lineage(tx, session).own_start(session.session_id)
-    for message, ours in zip(request.messages, held, strict=False):
-        if message.parts is None or ours.end_seq_exclusive <= own_start:
-            continue
+    history = own_lineage(tx, session)
+    own_start = history.own_start(session.session_id)
+    again = [
+        (message, ours)
+        for message, ours in zip(request.messages, held, strict=False)
+        if message.parts is not None and ours.end_seq_exclusive > own_start
+    ]
+    if not again:
+        return
+    start, end = again[0][1].start_seq, again[-1][1].end_seq_exclusive
+    sealed = {
+        record.event_key: record.payload
+        for piece in history.owners(max(start, own_start), end)
+        for record in tx.records.range(piece.tree, piece.start, piece.end_exclusive)
+    }
+    for message, _ in again:
         for source in sources(message):
             if source.facet == "file" or not source.text:
                 continue
-            number: int | None = session.generation
-            record = None
-            while record is None and number is not None:
-                key = event_key(
-                    info.host, info.id, message.id, source.part_id, source.facet, number
-                )
-                record = tx.records.by_event_key(key)
-                number = number - 1 if number else None
-            if record is not None and record.payload != hashlib.sha256(source.payload).hexdigest():
+            keys = (
+                event_key(info.host, info.id, message.id, source.part_id, source.facet, number)
+                for number in range(session.generation, -1, -1)
+            )
+            payload = next((sealed[key] for key in keys if key in sealed), None)
+            if payload is not None and payload != hashlib.sha256(source.payload).hexdigest():
                 raise EventConflict(
                     f"message {message.id} of {session.host_session} arrived a second time with "
                     "other content under the same digest; what was sealed stands.",
@@ -171,8 +186,20 @@ def open_turn(tx: Tx, session: Session) -> Turn | None:
     return tx.records.open_turn(session.session_id, session.generation)
 
 
+@dataclass(slots=True)
+class _Sealed:
+    """A record that has its place but not its payload's hash yet."""
+
+    source: Source
+    message_id: str
+    event_key: str
+    turn_id: TurnId
+    seq: int
+    scope_id: ScopeId
+
+
 class _Sealing:
-    """One pass over the messages that follow what is sealed."""
+    """One pass over the messages that follow what is sealed; written in few statements."""
 
     def __init__(
         self,
@@ -181,6 +208,7 @@ class _Sealing:
         session: Session,
         request: SyncRequest,
         commit: str | None,
+        held: Sequence[HostMessage],
         *,
         is_past: bool,
     ) -> None:
@@ -190,23 +218,34 @@ class _Sealing:
         self.request = request
         self.commit = commit
         self.is_past = is_past
-        self.is_resumed = False
         self.need: list[str] = []
         self.sealed = 0
+        self.lineage: Lineage = own_lineage(tx, session)
+        self.length = self.lineage.length
+        self.last_ms = 0
         self.turn = open_turn(tx, session)
-        lineage = own_lineage(tx, session)
-        self.generation: Generation = generation_of(tx, lineage.segments[-1].tree)
-        self.lineage: Lineage = lineage
-        self.csn: Csn | None = None
-        self.last_ms = self._last_recorded_ms()
+        if self.turn is not None:
+            self.last_ms = self._last_recorded_ms(self.turn)
+        self._already = self._sealed_behind(held[-1].end_seq_exclusive if held else 0)
+        self._messages: list[HostMessage] = []
+        self._opened: dict[TurnId, Turn] = {}
+        self._events: list[_Sealed | Turn] = []
+        """Records, and turns that ended behind them, in the order in which they came."""
 
-    def _last_recorded_ms(self) -> int:
+    def _last_recorded_ms(self, turn: Turn) -> int:
         """When the newest record of the open turn happened, whichever report brought it."""
-        if self.turn is None:
-            return 0
-        pieces = self.lineage.owners(self.turn.start_seq, self.lineage.length)
+        pieces = self.lineage.owners(turn.start_seq, self.lineage.length)
         held = (r for p in pieces for r in self.tx.records.range(p.tree, p.start, p.end_exclusive))
         return max((r.host_time_ms for r in held), default=0)
+
+    def _sealed_behind(self, end: int) -> dict[str, bytes]:
+        """Records that no message of the membership accounts for, by event key: none, as a rule."""
+        pieces = self.lineage.owners(end, self.lineage.length)
+        return {
+            record.event_key: b"".join(self.tx.blobs.chunks(record.payload))
+            for piece in pieces
+            for record in self.tx.records.range(piece.tree, piece.start, piece.end_exclusive)
+        }
 
     def run(self, position: int) -> None:
         messages = self.request.messages
@@ -223,7 +262,7 @@ class _Sealing:
                 self._seal(index, message)
         if self.request.idle and not blocked and self.turn is not None:
             self._close(Outcome.INTERRUPTED)
-        self.tx.sessions.put_generation(self.generation)
+        self._write()
 
     def _settled(self, index: int) -> bool:
         """Final by the host's word, or left dangling: a later request came to an idle session."""
@@ -239,12 +278,12 @@ class _Sealing:
             self._open(message)
         elif self.turn is None and message.role == "assistant":
             self._open(message)
-        start = self.generation.length
+        start = self.length
         info = self.request.session
         forgotten = self.tx.removals.is_buried(message_key(info.host, info.id, message.id))
-        for source in () if forgotten else sources(message):
-            self._append(message, source)
-        self.tx.records.put_message(
+        if not forgotten:
+            self._take(message)
+        self._messages.append(
             HostMessage(
                 session_id=self.session.session_id,
                 position=position,
@@ -252,109 +291,155 @@ class _Sealing:
                 digest=NO_DIGEST if forgotten else kept_digest(message.digest),
                 turn_id=self.turn.turn_id if self.turn is not None else TurnId(""),
                 start_seq=start,
-                end_seq_exclusive=self.generation.length,
+                end_seq_exclusive=self.length,
             )
         )
         if message.terminal is not None and self.turn is not None:
             self._close(_OUTCOMES[message.terminal])
 
     def _open(self, message: MessageInfo) -> None:
-        self.session = settle(self.tx, self.deps, self.session)
+        if scope_for(self.tx, self.deps, self.session) != self.session.scope_id:
+            self._write()  # what a move takes back must be there
+            self.session = settle(self.tx, self.deps, self.session)
         self.turn = Turn(
             turn_id=TurnId(self.deps.ids.new_id()),
             session_id=self.session.session_id,
             generation=self.session.generation,
             key=message.id,
-            start_seq=self.generation.length,
+            start_seq=self.length,
             opened_ms=message.created_ms or self.deps.clock.now_ms(),
             scope_id=published_in(self.tx, self.deps, self.session),
         )
-        self.tx.records.put_turn(self.turn)
+        self._opened[self.turn.turn_id] = self.turn
         self.last_ms = 0
 
-    def _append(self, message: MessageInfo, source: Source) -> None:
-        assert self.turn is not None
+    def _take(self, message: MessageInfo) -> None:
+        """Give each record of a message its place; what is there already counts once (I5)."""
         info = self.request.session
-        record = Record(
-            session_id=self.session.session_id,
-            generation=self.session.generation,
-            seq=self.generation.length,
-            event_key=event_key(
+        taken = dict(self._already)
+        for source in sources(message):
+            assert self.turn is not None
+            key = event_key(
                 info.host,
                 info.id,
                 message.id,
                 source.part_id,
                 source.facet,
-                self.generation.number,
-            ),
-            turn_id=self.turn.turn_id,
-            message_id=message.id,
-            kind=source.kind,
-            host_time_ms=source.time_ms,
-            sealed_ms=self.deps.clock.now_ms(),
-            payload=self.tx.blobs.put(source.payload),
-            payload_bytes=len(source.payload),
-            project_id=self.session.project_id,
-            tool=source.tool,
-            pair=source.pair,
-            status=source.status,
-            worktree=info.worktree,
-            commit=self.commit,
-            truncated=source.truncated,
-            attachments=source.attachments,
-        )
-        if not self.tx.records.append(record, source.text):
-            return
-        self.sealed += 1
-        self.last_ms = max(self.last_ms, source.time_ms)
-        if not self.is_past:
-            self._resume()
-        length = record.seq + 1
-        self.generation = replace(self.generation, length=length)
-        if self.is_past and self.generation.unmade_from is None:
-            self.generation = replace(self.generation, unmade_from=record.seq)
-        self.tx.sessions.put_generation(self.generation)
-        last = self.lineage.segments[-1]
-        self.lineage = Lineage((*self.lineage.segments[:-1], replace(last, end_exclusive=length)))
-        if self.csn is None:
-            self.csn = self.tx.meta.next_csn()
-        if self.is_past:
-            return
-        scope_id = self.session.scope_id
-        seal_leaf(
-            self.tx, self.deps, record=record, scope_id=scope_id, text=source.text, csn=self.csn
-        )
-        forest = Forest(
-            self.tx, self.generation.tree, number=self.session.number, lineage=self.lineage
-        )
-        complete_parents(self.tx, self.deps, forest, length, scope_id, self.csn)
+                self.session.generation,
+            )
+            if taken.get(key, source.payload) != source.payload:
+                raise EventConflict(
+                    f"a part of message {message.id} of {info.id} is there a second time with "
+                    "other content; nothing was sealed.",
+                )
+            if key in taken:
+                continue
+            taken[key] = source.payload
+            self._events.append(
+                _Sealed(
+                    source, message.id, key, self.turn.turn_id, self.length, self.session.scope_id
+                )
+            )
+            self.length += 1
+            self.last_ms = max(self.last_ms, source.time_ms)
 
     def _close(self, outcome: Outcome) -> None:
         assert self.turn is not None
         closed = replace(
             self.turn,
-            end_seq_exclusive=self.generation.length,
+            end_seq_exclusive=self.length,
             outcome=outcome,
             closed_ms=max(self.turn.opened_ms, self.last_ms),
         )
-        self.tx.records.put_turn(closed)
+        if closed.turn_id in self._opened:
+            self._opened[closed.turn_id] = closed
+        else:
+            self.tx.records.put_turn(closed)
+        self._events.append(closed)
         self.turn = None
+
+    def _write(self) -> None:
+        """Put down what has come together, then grow the trees over it and schedule what is due."""
+        if self._events and not self.is_past:
+            # The session is used again: what was taken in of it as history gets its nodes first.
+            past.make_nodes(self.tx, self.deps, self.session, self.lineage)
+        sealed = [event for event in self._events if isinstance(event, _Sealed)]
+        blobs = self.tx.blobs.put_many([event.source.payload for event in sealed])
+        records = [self._record(e, blob) for e, blob in zip(sealed, blobs, strict=True)]
+        self.tx.records.append(records, [event.source.text for event in sealed])
+        self.tx.records.put_turns(tuple(self._opened.values()))
+        self.tx.records.put_messages(self._messages)
+        self.sealed += len(records)
+        if self._events:
+            self._grow(records)
+        self._messages.clear()
+        self._opened.clear()
+        self._events.clear()
+
+    def _record(self, event: _Sealed, blob: BlobHash) -> Record:
+        source = event.source
+        return Record(
+            session_id=self.session.session_id,
+            generation=self.session.generation,
+            seq=event.seq,
+            event_key=event.event_key,
+            turn_id=event.turn_id,
+            message_id=event.message_id,
+            kind=source.kind,
+            host_time_ms=source.time_ms,
+            sealed_ms=self.deps.clock.now_ms(),
+            payload=blob,
+            payload_bytes=len(source.payload),
+            project_id=self.session.project_id,
+            tool=source.tool,
+            pair=source.pair,
+            status=source.status,
+            worktree=self.request.session.worktree,
+            commit=self.commit,
+            truncated=source.truncated,
+            attachments=source.attachments,
+        )
+
+    def _grow(self, records: Sequence[Record]) -> None:
+        """Leaves, parents, and publications of the turns that ended, in the order of the events."""
+        *inherited, own = self.lineage.segments
+        self.lineage = Lineage((*inherited, replace(own, end_exclusive=self.length)))
+        forest = Forest(self.tx, own.tree, number=self.session.number, lineage=self.lineage)
+        csn = self.tx.meta.next_csn() if records else Csn(0)
+        if self.is_past and records:
+            self._leave_unmade(own.tree, records[0].seq)
+        pending = iter(records)
+        for event in self._events:
+            if isinstance(event, Turn):
+                self._finish(event)
+                continue
+            if self.is_past:
+                continue
+            record, scope_id = next(pending), event.scope_id
+            seal_leaf(
+                self.tx,
+                self.deps,
+                record=record,
+                scope_id=scope_id,
+                text=event.source.text,
+                csn=csn,
+            )
+            complete_parents(self.tx, self.deps, forest, record.seq + 1, scope_id, csn)
+
+    def _leave_unmade(self, tree: SessionTree, start: int) -> None:
+        generation = generation_of(self.tx, tree)
+        if generation.unmade_from is None:
+            self.tx.sessions.put_generation(replace(generation, unmade_from=start))
+
+    def _finish(self, turn: Turn) -> None:
         if self.is_past:
             # A copy whose original is nowhere is all that there is of it.
-            if not self._copied(closed) or self.request.session.fork_of is None:
-                past.publish_past(self.tx, self.deps, closed, history=self.lineage)
+            if not self._copied(turn) or self.request.session.fork_of is None:
+                past.publish_past(self.tx, self.deps, turn, history=self.lineage)
             return
-        self._resume()
-        hurry_session(self.tx, self.deps, self.session.session_id, closed.closed_ms or 0)
-        if not self._copied(closed):
-            schedule_publication(self.tx, self.deps, closed, history=self.lineage)
-
-    def _resume(self) -> None:
-        """The session is used again: what was taken in of it as history gets its nodes now."""
-        if not self.is_resumed:
-            past.make_nodes(self.tx, self.deps, self.session, self.lineage)
-            self.generation = replace(self.generation, unmade_from=None)
-            self.is_resumed = True
+        hurry_session(self.tx, self.deps, self.session.session_id, turn.closed_ms or 0)
+        if not self._copied(turn):
+            schedule_publication(self.tx, self.deps, turn, history=self.lineage)
 
     def _copied(self, turn: Turn) -> bool:
         """Whether the host copied the turn along from a session that is not known here.

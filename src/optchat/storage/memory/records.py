@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from optchat.core.records import HostMessage, Record, RecordKind, Turn
 from optchat.core.tree import SessionTree
-from optchat.errors import Conflict, EventConflict, IntegrityError
+from optchat.errors import Conflict, IntegrityError
 from optchat.refs import BlobHash, FoldId, SessionId, TurnId
 from optchat.storage.memory.state import Changes
+from optchat.storage.sealing import check_consecutive
 from optchat.storage.words import searchable, words
 
 
@@ -18,38 +19,26 @@ class MemoryRecords:
         self._changes = changes
         self._tables = changes.tables
 
-    def append(self, record: Record, text: str) -> bool:
-        sealed = self._tables.event_keys.get(record.event_key)
-        if sealed is not None:
-            if sealed.payload != record.payload:
-                raise EventConflict(
-                    f"{record.event_key} is sealed with other content; it is unchanged."
-                )
-            return False
-        tree = SessionTree(record.session_id, record.generation)
+    def append(self, records: Sequence[Record], texts: Sequence[str]) -> None:
+        if not records:
+            return
+        tree = SessionTree(records[0].session_id, records[0].generation)
         generation = self._tables.generations.get(tree)
-        if generation is None or generation.length != record.seq:
-            raise Conflict(
-                f"record {record.seq} of {tree} is not the next one; nothing was sealed."
-            )
-        if record.payload not in self._tables.blobs:
-            raise IntegrityError("the record's payload is not kept; nothing was sealed.")
-        key = (tree, record.seq)
-        self._changes.put(self._tables.records, key, record)
-        self._changes.put(self._tables.event_keys, record.event_key, record)
-        self._changes.put(
-            self._tables.generations, tree, replace(generation, length=generation.length + 1)
-        )
-        if text:
-            self._changes.put(self._tables.texts, key, searchable(text))
-            self._changes.put(self._tables.words, key, words(searchable(text)))
-        return True
+        check_consecutive(records, None if generation is None else generation.length)
+        assert generation is not None
+        if any(record.payload not in self._tables.blobs for record in records):
+            raise IntegrityError("a record's payload is not kept; nothing was sealed.")
+        for record, text in zip(records, texts, strict=True):
+            key = (tree, record.seq)
+            self._changes.put(self._tables.records, key, record)
+            if text:
+                self._changes.put(self._tables.texts, key, searchable(text))
+                self._changes.put(self._tables.words, key, words(searchable(text)))
+        length = generation.length + len(records)
+        self._changes.put(self._tables.generations, tree, replace(generation, length=length))
 
     def record(self, tree: SessionTree, seq: int) -> Record | None:
         return self._tables.records.get((tree, seq))
-
-    def by_event_key(self, event_key: str) -> Record | None:
-        return self._tables.event_keys.get(event_key)
 
     def range(self, tree: SessionTree, start: int, end_exclusive: int) -> tuple[Record, ...]:
         found = (
@@ -151,7 +140,6 @@ class MemoryRecords:
         for record in removed:
             self._drop_text(tree, record.seq)
             self._changes.drop(self._tables.records, (tree, record.seq))
-            self._changes.drop(self._tables.event_keys, record.event_key)
         return tuple(record.payload for record in removed)
 
     def _drop_text(self, tree: SessionTree, seq: int) -> None:
@@ -168,7 +156,6 @@ class MemoryRecords:
             old, new = (tree, record.seq), (to, record.seq)
             self._changes.drop(self._tables.records, old)
             self._changes.put(self._tables.records, new, moved)
-            self._changes.put(self._tables.event_keys, record.event_key, moved)
             if old in self._tables.texts:
                 self._changes.put(self._tables.texts, new, self._tables.texts[old])
                 self._changes.put(self._tables.words, new, self._tables.words[old])

@@ -41,7 +41,6 @@ class Tables:
     records: dict[tuple[SessionTree, int], Record] = field(
         default_factory=dict[tuple[SessionTree, int], Record]
     )
-    event_keys: dict[str, Record] = field(default_factory=dict[str, Record])
     texts: dict[tuple[SessionTree, int], str] = field(
         default_factory=dict[tuple[SessionTree, int], str]
     )

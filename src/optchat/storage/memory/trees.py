@@ -29,6 +29,9 @@ class MemoryBlobs:
         self._changes.put(self._tables.blobs, blob, bytes(payload))
         return blob
 
+    def put_many(self, payloads: Sequence[bytes]) -> list[BlobHash]:
+        return [self.put(payload) for payload in payloads]
+
     def size(self, blob: BlobHash) -> int:
         return len(self._payload(blob))
 

@@ -108,19 +108,16 @@ class Sessions(Protocol):
 class Records(Protocol):
     """Sealed records, the host's membership, and turns."""
 
-    def append(self, record: Record, text: str) -> bool:
-        """Seal one record at its generation's next seq, and index ``text`` for search.
+    def append(self, records: Sequence[Record], texts: Sequence[str]) -> None:
+        """Seal records of one generation at its next seqs, and index ``texts`` for search.
 
-        The next seq is the generation's ``length``, which this raises by one. ``text`` is the
-        searchable text of the payload; "" indexes nothing.
-
-        Returns:
-            True when sealed; False when its event key is there with the same payload (a replay).
+        The next seq is the generation's ``length``, which this raises by their number. ``texts``
+        are the searchable texts of their payloads, one each; "" indexes nothing. Which events are
+        new is the engine's to tell, by the membership, in the same transaction (I5).
 
         Raises:
-            EventConflict: the event key is there with another payload; nothing is written.
-            Conflict: ``seq`` is taken or would leave a gap, or there is no such generation.
-            IntegrityError: its payload is not kept.
+            Conflict: the seqs are not the next ones, or there is no such generation.
+            IntegrityError: a payload is not kept. Nothing is written in either case.
         """
         ...
 
@@ -128,7 +125,6 @@ class Records(Protocol):
         """An own record of ``tree``; the engine resolves lineage."""
         ...
 
-    def by_event_key(self, event_key: str) -> Record | None: ...
     def range(self, tree: SessionTree, start: int, end_exclusive: int) -> tuple[Record, ...]:
         """Own records of ``tree`` in the range, in order."""
         ...
@@ -157,7 +153,7 @@ class Records(Protocol):
         ...
 
     def put_messages(self, messages: Sequence[HostMessage]) -> None:
-        """The first messages of a session that has none, in one statement.
+        """New messages of a session, in one statement.
 
         Raises:
             Conflict: a position or an id is taken; nothing is written.
@@ -225,7 +221,7 @@ class Records(Protocol):
 
 
 class Blobs(Protocol):
-    """Content-addressed payloads, in compressed chunks."""
+    """Content-addressed payloads, compressed."""
 
     def put(self, payload: bytes) -> BlobHash:
         """Keep ``payload`` once under the sha256 of its bytes. At most PAYLOAD_BYTES_MAX.
@@ -235,15 +231,23 @@ class Blobs(Protocol):
         """
         ...
 
+    def put_many(self, payloads: Sequence[bytes]) -> list[BlobHash]:
+        """Keep several, each as ``put`` does; what is put together may be stored together.
+
+        Raises:
+            BadInput: one is over the bound; nothing is kept.
+        """
+        ...
+
     def size(self, blob: BlobHash) -> int:
         """Its bytes. Raises IntegrityError if it is not there."""
         ...
 
     def read(self, blob: BlobHash, start: int, count: int) -> bytes:
-        """Exactly the bytes ``[start, min(start + count, size))``; only touches their chunks.
+        """Exactly the bytes ``[start, min(start + count, size))``; only touches what holds them.
 
         Raises:
-            IntegrityError: if the blob or one of its chunks is missing or damaged.
+            IntegrityError: if the blob or what holds it is missing or damaged.
         """
         ...
 

@@ -1,11 +1,17 @@
-"""Payloads under their hash, in compressed chunks."""
+"""Payloads under their hash, small ones together, in compressed packs."""
+
+# ruff: noqa: S608  (what is formatted in are this package's own column lists and conditions)
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from zlib import crc32
+
+import msgspec
 
 from optchat.errors import BadInput, IntegrityError
 from optchat.limits import BLOB_CHUNK_BYTES, PAYLOAD_BYTES_MAX
@@ -18,67 +24,80 @@ else:
     from backports import zstd
 
 ZSTD_LEVEL = 3
+SMALL_BYTES_MAX = 16 * 1024
+"""A payload up to here shares a pack with others that are put with it."""
+
+_OF_HASH = (
+    "json_each(?1) as asked cross join blob as b "
+    "on substr(b.hash, 1, 4) = substr(unhex(asked.value), 1, 4) and b.hash = unhex(asked.value)"
+)
 
 
 class SqliteBlobs:
-    """A chunk is compressed on its own, so that reading a page decompresses only what it touches.
+    """A pack is compressed on its own, so that reading a page decompresses only what it touches.
 
-    Each carries its length and a checksum: damage is noticed without reading the whole payload.
+    Each carries its length and a checksum: damage is noticed without reading a whole payload.
     """
 
     def __init__(self, sql: Sql) -> None:
         self._sql = sql
+        self._ids: dict[BlobHash, int] = {}
+        self._opened: tuple[int, bytes] | None = None
 
     def put(self, payload: bytes) -> BlobHash:
-        if len(payload) > PAYLOAD_BYTES_MAX:
+        return self.put_many((payload,))[0]
+
+    def put_many(self, payloads: Sequence[bytes]) -> list[BlobHash]:
+        largest = max(map(len, payloads), default=0)
+        if largest > PAYLOAD_BYTES_MAX:
             raise BadInput(
-                f"a payload of {len(payload)} bytes is over the bound of {PAYLOAD_BYTES_MAX}; "
+                f"a payload of {largest} bytes is over the bound of {PAYLOAD_BYTES_MAX}; "
                 "nothing was kept."
             )
-        blob = BlobHash(hashlib.sha256(payload).hexdigest())
-        new = self._sql.run(
-            "insert into blob (hash, size) values (?, ?) on conflict (hash) do nothing",
-            (blob, len(payload)),
-        )
+        blobs = [BlobHash(hashlib.sha256(payload).hexdigest()) for payload in payloads]
+        held = self.ids(blobs)
+        new = {b: p for b, p in zip(blobs, payloads, strict=True) if b not in held}
         if new:
-            self._sql.many(
-                "insert into blob_chunk (hash, position, size, crc32, zstd, data) "
-                "values (?, ?, ?, ?, ?, ?)",
-                (
-                    (blob, at // BLOB_CHUNK_BYTES, *_packed(payload[at : at + BLOB_CHUNK_BYTES]))
-                    for at in range(0, len(payload), BLOB_CHUNK_BYTES)
-                ),
-            )
-        return blob
+            self._keep(new)
+        return blobs
+
+    def ids(self, blobs: Iterable[BlobHash]) -> dict[BlobHash, int]:
+        """The rows of the payloads that are kept, by their hash."""
+        wanted = set(blobs)
+        unknown = [blob for blob in wanted if blob not in self._ids]
+        if unknown:
+            rows = self._sql.all(f"select b.hash, b.id from {_OF_HASH}", (_json(unknown),))
+            self._ids.update((BlobHash(row[0].hex()), row[1]) for row in rows)
+        return {blob: self._ids[blob] for blob in wanted if blob in self._ids}
+
+    def _keep(self, payloads: dict[BlobHash, bytes]) -> None:
+        row = self._sql.one("select (select max(id) from blob), (select max(id) from pack)")
+        last_blob, last_pack = row if row is not None else (None, None)
+        packing = _Packing((last_blob or 0) + 1, (last_pack or 0) + 1)
+        packing.run(payloads)
+        self._sql.many(
+            "insert into pack (id, first_blob, end_blob, size, crc32, zstd, data) "
+            "values (?, ?, ?, ?, ?, ?, ?)",
+            packing.packs,
+        )
+        self._sql.many(
+            "insert into blob (id, hash, size, pack, at) values (?, ?, ?, ?, ?)", packing.blobs
+        )
+        self._ids.update((BlobHash(row[1].hex()), row[0]) for row in packing.blobs)
 
     def size(self, blob: BlobHash) -> int:
-        row = self._sql.one("select size from blob where hash = ?", (blob,))
-        if row is None:
-            raise IntegrityError(f"the payload {blob} is not there.")
-        return int(row[0])
+        return self._place(blob)[0]
 
     def read(self, blob: BlobHash, start: int, count: int) -> bytes:
         if start < 0 or count < 0:
             raise BadInput(f"not a range of bytes: {start}+{count}.")
-        end = min(start + count, self.size(blob))
-        if start >= end:
-            return b""
-        first = start // BLOB_CHUNK_BYTES
-        last = (end - 1) // BLOB_CHUNK_BYTES
-        touched = b"".join(self._chunk(blob, at) for at in range(first, last + 1))
-        offset = first * BLOB_CHUNK_BYTES
-        found = touched[start - offset : end - offset]
-        if len(found) != end - start:
-            raise IntegrityError(f"the payload {blob} is shorter than it was.")
-        return found
+        size, pack, at = self._place(blob)
+        return self._bytes(blob, pack, at + start, at + min(start + count, size))
 
     def chunks(self, blob: BlobHash) -> Iterator[bytes]:
-        size = self.size(blob)
-        for at in range(0, size, BLOB_CHUNK_BYTES):
-            chunk = self._chunk(blob, at // BLOB_CHUNK_BYTES)
-            if len(chunk) != min(BLOB_CHUNK_BYTES, size - at):
-                raise IntegrityError(f"a chunk of the payload {blob} has not its length.")
-            yield chunk
+        size, pack, at = self._place(blob)
+        for start in range(at, at + size, BLOB_CHUNK_BYTES):
+            yield self._bytes(blob, pack, start, min(start + BLOB_CHUNK_BYTES, at + size))
 
     def verify(self, blob: BlobHash) -> None:
         digest = hashlib.sha256()
@@ -88,38 +107,148 @@ class SqliteBlobs:
             raise IntegrityError(f"the payload {blob} is not what its name says.")
 
     def drop_unused(self, blobs: Collection[BlobHash]) -> int:
-        return sum(
-            self._sql.run(
-                "delete from blob where hash = ?1 "
-                "and not exists (select 1 from record where payload = ?1)",
-                (blob,),
-            )
-            for blob in sorted(set(blobs))
+        self._ids.clear()
+        self._opened = None
+        unused = self._sql.all(
+            f"select b.id, b.size, b.pack, b.at from {_OF_HASH} "
+            "where not exists (select 1 from record where record.blob = b.id)",
+            (_json(set(blobs)),),
+        )
+        self._sql.run(
+            "delete from blob where id in (select value from json_each(?))",
+            (_json([row[0] for row in unused]),),
+        )
+        touched = {
+            pack + number
+            for _, size, pack, at in unused
+            for number in range(max(1, -(-(at + size) // BLOB_CHUNK_BYTES)))
+        }
+        for pack in sorted(touched):
+            self._pack_again(pack)
+        return len(unused)
+
+    def _pack_again(self, pack: int) -> None:
+        """Leave in a pack only what is still wanted; the whole of it goes when nothing is.
+
+        What shares a pack that cannot be read is lost already, and does not hold a removal up.
+        """
+        kept = self._sql.all(
+            "select b.id, b.at, b.size from pack as p join blob as b "
+            "on b.id >= p.first_blob and b.id < p.end_blob and b.pack = p.id "
+            "where p.id = ? order by b.at",
+            (pack,),
+        )
+        held = self._unpacked(pack) if kept else None
+        if held is None:
+            self._sql.run("delete from pack where id = ?", (pack,))
+            return
+        rest = [held[at : at + size] for _, at, size in kept]
+        self._sql.run(
+            "update pack set size = ?, crc32 = ?, zstd = ?, data = ? where id = ?",
+            (*_packed(b"".join(rest)), pack),
+        )
+        ends = itertools.accumulate(map(len, rest), initial=0)
+        self._sql.many(
+            "update blob set at = ? where id = ?",
+            ((at, row[0]) for at, row in zip(ends, kept, strict=False)),
         )
 
-    def _chunk(self, blob: BlobHash, position: int) -> bytes:
-        row = self._sql.one(
-            "select size, crc32, zstd, data from blob_chunk where hash = ? and position = ?",
-            (blob, position),
-        )
-        chunk = None if row is None else _unpacked(row)
-        if chunk is None:
-            raise IntegrityError(f"chunk {position} of the payload {blob} is missing or damaged.")
-        return chunk
+    def _place(self, blob: BlobHash) -> tuple[int, int, int]:
+        """A payload's size, its first pack, and where it begins there."""
+        row = self._sql.one(f"select b.size, b.pack, b.at from {_OF_HASH}", (_json([blob]),))
+        if row is None:
+            raise IntegrityError(f"the payload {blob} is not there.")
+        return row[0], row[1], row[2]
+
+    def _bytes(self, blob: BlobHash, pack: int, start: int, end: int) -> bytes:
+        """Bytes ``[start, end)`` of a payload, counted from the beginning of its first pack."""
+        if start >= end:
+            return b""
+        first, last = start // BLOB_CHUNK_BYTES, (end - 1) // BLOB_CHUNK_BYTES
+        pieces: list[bytes] = []
+        for number in range(first, last + 1):
+            held = self._unpacked(pack + number)
+            if held is None:
+                raise IntegrityError(
+                    f"the pack {pack + number} of the payload {blob} is missing or damaged."
+                )
+            pieces.append(held)
+        offset = first * BLOB_CHUNK_BYTES
+        found = b"".join(pieces)[start - offset : end - offset]
+        if len(found) != end - start:
+            raise IntegrityError(f"the payload {blob} is shorter than it was.")
+        return found
+
+    def _unpacked(self, pack: int) -> bytes | None:
+        """What a pack holds, or None when it is not what was stored. Neighbours are read often."""
+        if self._opened is None or self._opened[0] != pack:
+            row = self._sql.one("select size, crc32, zstd, data from pack where id = ?", (pack,))
+            held = None if row is None else _unpacked(row)
+            if held is None:
+                return None
+            self._opened = (pack, held)
+        return self._opened[1]
 
 
-def _packed(chunk: bytes) -> tuple[int, int, int, bytes]:
-    compressed = zstd.compress(chunk, level=ZSTD_LEVEL)
-    smaller = len(compressed) < len(chunk)
-    return len(chunk), crc32(chunk), int(smaller), compressed if smaller else chunk
+@dataclass(slots=True)
+class _Packing:
+    """Which payload goes where, as rows of blobs and packs."""
+
+    blob: int
+    pack: int
+    blobs: list[tuple[int, bytes, int, int, int]] = field(
+        default_factory=list[tuple[int, bytes, int, int, int]]
+    )
+    packs: list[tuple[int, int, int, int, int, int, bytes]] = field(
+        default_factory=list[tuple[int, int, int, int, int, int, bytes]]
+    )
+
+    def run(self, payloads: dict[BlobHash, bytes]) -> None:
+        together: list[bytes] = []
+        total = 0
+        for blob, payload in payloads.items():
+            if len(payload) > SMALL_BYTES_MAX:
+                continue
+            if total + len(payload) > BLOB_CHUNK_BYTES:
+                self._close(together)
+                together, total = [], 0
+            self._place(blob, payload, total)
+            together.append(payload)
+            total += len(payload)
+        if together:
+            self._close(together)
+        for blob, payload in payloads.items():
+            if len(payload) > SMALL_BYTES_MAX:
+                self._place(blob, payload, 0)
+                for at in range(0, len(payload), BLOB_CHUNK_BYTES):
+                    self._close([payload[at : at + BLOB_CHUNK_BYTES]], first=self.blob - 1)
+
+    def _place(self, blob: BlobHash, payload: bytes, at: int) -> None:
+        self.blobs.append((self.blob, bytes.fromhex(blob), len(payload), self.pack, at))
+        self.blob += 1
+
+    def _close(self, members: list[bytes], first: int | None = None) -> None:
+        start = self.blob - len(members) if first is None else first
+        self.packs.append((self.pack, start, self.blob, *_packed(b"".join(members))))
+        self.pack += 1
+
+
+def _json(values: Collection[BlobHash] | Collection[int]) -> str:
+    return msgspec.json.encode(sorted(values)).decode()
+
+
+def _packed(held: bytes) -> tuple[int, int, int, bytes]:
+    compressed = zstd.compress(held, level=ZSTD_LEVEL)
+    smaller = len(compressed) < len(held)
+    return len(held), crc32(held), int(smaller), compressed if smaller else held
 
 
 def _unpacked(row: Row) -> bytes | None:
-    """The chunk, or None when it is not what was stored."""
+    """The bytes of a pack, or None when they are not what was stored."""
     size, checksum, compressed, data = row
     if compressed:
         try:
-            # One byte more than expected shows a chunk that is too long, and bounds it.
+            # One byte more than expected shows a pack that is too long, and bounds it.
             data = zstd.ZstdDecompressor().decompress(data, max_length=size + 1)
         except (zstd.ZstdError, EOFError):
             return None

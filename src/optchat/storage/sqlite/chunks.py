@@ -5,23 +5,26 @@ from __future__ import annotations
 from optchat.errors import IntegrityError
 from optchat.refs import BlobHash
 from optchat.storage.ports import Chunk
+from optchat.storage.sqlite.blobs import SqliteBlobs
 from optchat.storage.sqlite.connection import Sql
 
 
 class SqliteChunks:
-    def __init__(self, sql: Sql) -> None:
+    def __init__(self, sql: Sql, blobs: SqliteBlobs) -> None:
         self._sql = sql
+        self._blobs = blobs
 
     def put(self, chunk: Chunk) -> None:
-        if self._sql.one("select 1 from blob where hash = ?", (chunk.payload,)) is None:
+        blob = self._blobs.ids((chunk.payload,)).get(chunk.payload)
+        if blob is None:
             raise IntegrityError(f"the payload {chunk.payload} is not kept.")
         self._sql.run(
-            "insert into chunk (hash, plan, level, position, start, end_exclusive, read, text) "
+            "insert into chunk (blob, plan, level, position, start, end_exclusive, read, text) "
             "values (?, ?, ?, ?, ?, ?, ?, ?) on conflict do update set "
             "start = excluded.start, end_exclusive = excluded.end_exclusive, "
             "read = excluded.read, text = excluded.text",
             (
-                chunk.payload,
+                blob,
                 chunk.plan,
                 chunk.level,
                 chunk.position,
@@ -35,8 +38,8 @@ class SqliteChunks:
     def of(self, payload: BlobHash, plan: str) -> tuple[Chunk, ...]:
         rows = self._sql.all(
             "select level, position, start, end_exclusive, read, text from chunk "
-            "where hash = ? and plan = ? order by level, position",
-            (payload, plan),
+            "where blob = ? and plan = ? order by level, position",
+            (self._blobs.ids((payload,)).get(payload), plan),
         )
         return tuple(
             Chunk(

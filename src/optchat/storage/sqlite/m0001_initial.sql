@@ -68,6 +68,7 @@ create table member (
 create index session_by_project on session (project_id);
 
 create table generation (
+  id integer primary key autoincrement,  -- what its records name it by, in this file only
   session_id text not null,
   number integer not null,
   base_session_id text,
@@ -76,51 +77,65 @@ create table generation (
   length integer not null,               -- the next record's seq
   adopted integer not null,              -- came over from a forgotten session
   unmade_from integer,                   -- own records from here on have no nodes yet
-  primary key (session_id, number)
-) strict, without rowid;
+  unique (session_id, number)
+) strict;
 -- Whose history begins with this one's?
 create index generation_by_base on generation (base_session_id, base_generation)
   where base_session_id is not null;
 
+-- A payload lies in the packs from `pack` on, from byte `at` of the first one: a small one in a pack
+-- with its neighbours, a large one in packs of its own, cut at BLOB_CHUNK_BYTES.
 create table blob (
-  hash text primary key,                 -- sha256 of the payload, hexadecimal
-  size integer not null
-) strict, without rowid;
+  id integer primary key,
+  hash blob not null,                    -- sha256 of the payload
+  size integer not null,
+  pack integer not null,
+  at integer not null
+) strict;
+-- The payload of a hash: four bytes of it leave about one to look at.
+create index blob_by_hash on blob (substr(hash, 1, 4));
 
-create table blob_chunk (
-  hash text not null references blob (hash) on delete cascade,
-  position integer not null,
+create table pack (
+  id integer primary key,
+  first_blob integer not null,           -- what may lie in it: blobs from here
+  end_blob integer not null,             -- to before here
   size integer not null,                 -- before compression
   crc32 integer not null,                -- of the bytes before compression
   zstd integer not null,                 -- 0: stored as it is, because compression did not help
-  data blob not null,
-  primary key (hash, position)
+  data blob not null
 ) strict;
 
 create table record (
-  session_id text not null,
-  generation integer not null,
+  doc integer primary key autoincrement, -- of record_fts; never given again
+  generation_id integer not null,
   seq integer not null,
-  event_key text not null unique,        -- replays and conflicts
+  event_key text not null,
   turn_id text not null,
   message_id text not null,
   kind text not null,
   host_time_ms integer not null,
   sealed_ms integer not null,
-  payload text not null references blob (hash),
-  payload_bytes integer not null,
-  project_id text not null,
+  blob integer not null references blob (id),
+  place integer not null,                -- of its generation
   tool text,
   pair text,
   status text,
+  truncated text,
+  attachments text,                      -- a JSON array; null: none
+  unique (generation_id, seq)            -- refs, ranges of a history
+) strict;
+-- Is a payload still referred to? (foreign key, and removal)
+create index record_by_blob on record (blob);
+
+-- Where the records of a generation were observed.
+create table place (
+  generation_id integer not null,
+  number integer not null,
+  project_id text not null,
   worktree text,
   observed_commit text,
-  truncated text,
-  attachments text not null,             -- a JSON array
-  primary key (session_id, generation, seq)
+  primary key (generation_id, number)
 ) strict, without rowid;
--- Is a payload still referred to? (foreign key, and removal)
-create index record_by_payload on record (payload);
 
 -- The searched text of a record: what record_fts indexes and excerpts are cut from.
 create table record_text (
@@ -382,7 +397,7 @@ create table finding (
 
 -- The pieces of an oversized payload: they go with it.
 create table chunk (
-  hash text not null references blob (hash) on delete cascade,
+  blob integer not null references blob (id) on delete cascade,
   plan text not null,
   level integer not null,
   position integer not null,
@@ -390,7 +405,7 @@ create table chunk (
   end_exclusive integer not null,
   read integer not null,
   text text not null,
-  primary key (hash, plan, level, position)
+  primary key (blob, plan, level, position)
 ) strict, without rowid;
 
 -- What was forgotten must not come back with a late event: sha256 of a host's id, and nothing else.

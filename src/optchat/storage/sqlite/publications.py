@@ -285,8 +285,8 @@ class SqlitePublications:
         total = 0
         for first, end in union((max(a, start), min(b, end_exclusive)) for a, b in parts):
             row = self._sql.one(
-                "select count(*) from record "
-                "where session_id = ? and generation = ? and seq >= ? and seq < ?",
+                "select count(*) from record where generation_id = (select id from generation "
+                "where session_id = ? and number = ?) and seq >= ? and seq < ?",
                 (tree.session_id, tree.generation, first, end),
             )
             total += 0 if row is None else int(row[0])

@@ -10,16 +10,23 @@ import msgspec
 
 from optchat.core.records import Checkpoint, HostMessage, Outcome, Pin, Record, RecordKind, Turn
 from optchat.core.tree import SessionTree
-from optchat.errors import Conflict, EventConflict
+from optchat.errors import IntegrityError
 from optchat.refs import BlobHash, FoldId, SessionId, TurnId
+from optchat.storage.sealing import check_consecutive
+from optchat.storage.sqlite.blobs import SqliteBlobs
 from optchat.storage.sqlite.connection import Row, Sql
 from optchat.storage.words import searchable
 
 _RECORD = (
-    "session_id, generation, seq, event_key, turn_id, message_id, kind, host_time_ms, sealed_ms, "
-    "payload, payload_bytes, project_id, tool, pair, status, worktree, observed_commit, "
-    "truncated, attachments"
+    "r.seq, r.event_key, r.turn_id, r.message_id, r.kind, r.host_time_ms, r.sealed_ms, b.hash, "
+    "b.size, p.project_id, r.tool, r.pair, r.status, p.worktree, p.observed_commit, r.truncated, "
+    "r.attachments"
 )
+_SELECT = (
+    f"select {_RECORD} from record as r left join blob as b on b.id = r.blob "
+    "left join place as p on p.generation_id = r.generation_id and p.number = r.place"
+)
+_GENERATION = "(select id from generation where session_id = ? and number = ?)"
 _MESSAGE = "session_id, position, message_id, digest, turn_id, start_seq, end_seq_exclusive"
 _TURN = (
     "turn_id, session_id, generation, key, start_seq, opened_ms, scope_id, end_seq_exclusive, "
@@ -30,89 +37,110 @@ _TURN = (
 class SqliteRecords:
     """Every check of a verb comes before its first write, so a caught error leaves nothing."""
 
-    def __init__(self, sql: Sql) -> None:
+    def __init__(self, sql: Sql, blobs: SqliteBlobs) -> None:
         self._sql = sql
+        self._blobs = blobs
 
-    def append(self, record: Record, text: str) -> bool:
-        found = self._sql.one(
-            "select (select payload from record where event_key = ?), "
-            "(select length from generation where session_id = ? and number = ?)",
-            (record.event_key, record.session_id, record.generation),
+    def append(self, records: Sequence[Record], texts: Sequence[str]) -> None:
+        if not records:
+            return
+        tree, start = SessionTree(records[0].session_id, records[0].generation), records[0].seq
+        row = self._sql.one(
+            "select id, length from generation where session_id = ? and number = ?",
+            (tree.session_id, tree.generation),
         )
-        sealed, length = found if found is not None else (None, None)
-        if sealed is not None:
-            if sealed != record.payload:
-                raise EventConflict(
-                    f"{record.event_key} is sealed with other content; it is unchanged."
-                )
-            return False
-        if length != record.seq:
-            raise Conflict(
-                f"record {record.seq} of {record.session_id}:{record.generation} is not the next "
-                f"one ({length}); nothing was sealed."
-            )
-        self._sql.run(
-            f"insert into record ({_RECORD}) "
-            "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        generation_id, length = row if row is not None else (0, None)
+        check_consecutive(records, length)
+        blobs = self._blobs.ids({record.payload for record in records})
+        if any(record.payload not in blobs for record in records):
+            raise IntegrityError("a record's payload is not kept; nothing was sealed.")
+        places = self._places(generation_id, records)
+        self._sql.many(
+            "insert into record (generation_id, seq, event_key, turn_id, message_id, kind, "
+            "host_time_ms, sealed_ms, blob, place, tool, pair, status, truncated, attachments) "
+            "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
-                record.session_id,
-                record.generation,
-                record.seq,
-                record.event_key,
-                record.turn_id,
-                record.message_id,
-                record.kind.value,
-                record.host_time_ms,
-                record.sealed_ms,
-                record.payload,
-                record.payload_bytes,
-                record.project_id,
-                record.tool,
-                record.pair,
-                record.status,
-                record.worktree,
-                record.commit,
-                record.truncated,
-                msgspec.json.encode(record.attachments).decode(),
+                (
+                    generation_id,
+                    r.seq,
+                    r.event_key,
+                    r.turn_id,
+                    r.message_id,
+                    r.kind.value,
+                    r.host_time_ms,
+                    r.sealed_ms,
+                    blobs[r.payload],
+                    places[r.project_id, r.worktree, r.commit],
+                    r.tool,
+                    r.pair,
+                    r.status,
+                    r.truncated,
+                    msgspec.json.encode(r.attachments).decode() if r.attachments else None,
+                )
+                for r in records
             ),
         )
         self._sql.run(
-            "update generation set length = length + 1 where session_id = ? and number = ?",
-            (record.session_id, record.generation),
+            "update generation set length = ? where id = ?", (start + len(records), generation_id)
         )
-        if text:
-            row = self._sql.one(
-                "insert into record_text (session_id, generation, seq, host_time_ms, text) "
-                "values (?, ?, ?, ?, ?) returning doc, text",
-                (
-                    record.session_id,
-                    record.generation,
-                    record.seq,
-                    record.host_time_ms,
-                    searchable(text),
-                ),
-            )
-            self._sql.run("insert into record_fts (rowid, text) values (?, ?)", row or ())
-        return True
+        self._index(generation_id, records, texts)
+
+    def _places(
+        self, generation_id: int, records: Sequence[Record]
+    ) -> dict[tuple[str, str | None, str | None], int]:
+        """The numbers of where records were observed, with new ones added."""
+        rows = self._sql.all(
+            "select project_id, worktree, observed_commit, number from place "
+            "where generation_id = ?",
+            (generation_id,),
+        )
+        numbers = {(row[0], row[1], row[2]): int(row[3]) for row in rows}
+        new: list[tuple[int, int, str, str | None, str | None]] = []
+        following = max(numbers.values(), default=-1) + 1
+        for place in dict.fromkeys((r.project_id, r.worktree, r.commit) for r in records):
+            if place not in numbers:
+                numbers[place] = following
+                new.append((generation_id, following, *place))
+                following += 1
+        self._sql.many(
+            "insert into place (generation_id, number, project_id, worktree, observed_commit) "
+            "values (?, ?, ?, ?, ?)",
+            new,
+        )
+        return numbers
+
+    def _index(self, generation_id: int, records: Sequence[Record], texts: Sequence[str]) -> None:
+        row = self._sql.one(
+            "select doc from record where generation_id = ? and seq = ?",
+            (generation_id, records[0].seq),
+        )
+        assert row is not None
+        first = int(row[0])
+        found = [
+            (first + at, r, searchable(text))
+            for at, (r, text) in enumerate(zip(records, texts, strict=True))
+            if text
+        ]
+        self._sql.many(
+            "insert into record_text (doc, session_id, generation, seq, host_time_ms, text) "
+            "values (?, ?, ?, ?, ?, ?)",
+            ((doc, r.session_id, r.generation, r.seq, r.host_time_ms, t) for doc, r, t in found),
+        )
+        self._sql.many(
+            "insert into record_fts (rowid, text) values (?, ?)", ((d, t) for d, _, t in found)
+        )
 
     def record(self, tree: SessionTree, seq: int) -> Record | None:
-        row = self._sql.one(
-            f"select {_RECORD} from record where session_id = ? and generation = ? and seq = ?",
-            (tree.session_id, tree.generation, seq),
-        )
-        return None if row is None else _record(row)
-
-    def by_event_key(self, event_key: str) -> Record | None:
-        row = self._sql.one(f"select {_RECORD} from record where event_key = ?", (event_key,))
-        return None if row is None else _record(row)
+        found = self.range(tree, seq, seq + 1)
+        return found[0] if found else None
 
     def range(self, tree: SessionTree, start: int, end_exclusive: int) -> tuple[Record, ...]:
         rows = self._sql.all(
-            f"select {_RECORD} from record "
-            "where session_id = ? and generation = ? and seq >= ? and seq < ? order by seq",
+            f"{_SELECT} where r.generation_id = {_GENERATION} and r.seq >= ? and r.seq < ? "
+            "order by r.seq",
             (tree.session_id, tree.generation, start, end_exclusive),
         )
-        return tuple(map(_record, rows))
+        return tuple(_record(tree, row) for row in rows)
 
     def count(self) -> int:
         row = self._sql.one("select count(*) from record")
@@ -236,11 +264,15 @@ class SqliteRecords:
 
     def own_results(self, session_id: SessionId) -> tuple[Record, ...]:
         rows = self._sql.all(
-            f"select {_RECORD} from record where session_id = ? and kind = 'tool_result' "
-            "and tool like 'memory\\_%' escape '\\' order by generation, seq",
+            f"select g.number, {_RECORD} from generation as g "
+            "cross join record as r on r.generation_id = g.id "
+            "left join blob as b on b.id = r.blob "
+            "left join place as p on p.generation_id = r.generation_id and p.number = r.place "
+            "where g.session_id = ? and r.kind = 'tool_result' "
+            "and r.tool like 'memory\\_%' escape '\\' order by g.number, r.seq",
             (session_id,),
         )
-        return tuple(map(_record, rows))
+        return tuple(_record(SessionTree(session_id, row[0]), row[1:]) for row in rows)
 
     def remove(self, tree: SessionTree, start: int, end_exclusive: int) -> tuple[BlobHash, ...]:
         place = (tree.session_id, tree.generation, start, end_exclusive)
@@ -252,23 +284,48 @@ class SqliteRecords:
         self._sql.many(
             "insert into record_fts (record_fts, rowid, text) values ('delete', ?, ?)", docs
         )
-        rows = self._sql.all(
-            "delete from record where session_id = ? and generation = ? "
-            "and seq >= ? and seq < ? returning seq, payload",
+        payloads = tuple(record.payload for record in self.range(tree, start, end_exclusive))
+        self._sql.run(
+            f"delete from record where generation_id = {_GENERATION} and seq >= ? and seq < ?",
             place,
         )
-        return tuple(BlobHash(payload) for _, payload in sorted(rows))
+        self._sql.run(
+            f"delete from place where generation_id = {_GENERATION} and number not in "
+            "(select r.place from record as r where r.generation_id = place.generation_id)",
+            (tree.session_id, tree.generation),
+        )
+        return payloads
 
     def remove_turns(self, session_id: SessionId) -> None:
         self._sql.run("delete from turn where session_id = ?", (session_id,))
 
     def move(self, tree: SessionTree, to: SessionTree, end_exclusive: int) -> None:
-        for table in ("record", "record_text"):
-            self._sql.run(
-                f"update {table} set session_id = ?, generation = ? "
-                "where session_id = ? and generation = ? and seq < ?",
-                (to.session_id, to.generation, tree.session_id, tree.generation, end_exclusive),
-            )
+        moved = self.range(tree, 0, end_exclusive)
+        row = self._sql.one(
+            "select id from generation where session_id = ? and number = ?",
+            (to.session_id, to.generation),
+        )
+        assert row is not None, "records are moved to a generation that is there"
+        numbers = self._places(row[0], moved)
+        self._sql.many(
+            "update record set generation_id = ?, place = ? "
+            f"where generation_id = {_GENERATION} and seq = ?",
+            (
+                (
+                    row[0],
+                    numbers[r.project_id, r.worktree, r.commit],
+                    tree.session_id,
+                    tree.generation,
+                    r.seq,
+                )
+                for r in moved
+            ),
+        )
+        self._sql.run(
+            "update record_text set session_id = ?, generation = ? "
+            "where session_id = ? and generation = ? and seq < ?",
+            (to.session_id, to.generation, tree.session_id, tree.generation, end_exclusive),
+        )
 
 
 _decode_attachments = msgspec.json.Decoder(tuple[str, ...]).decode
@@ -276,27 +333,27 @@ _decode_checkpoints = msgspec.json.Decoder(tuple[Checkpoint, ...]).decode
 decode_pin = msgspec.json.Decoder(Pin).decode
 
 
-def _record(row: Row) -> Record:
+def _record(tree: SessionTree, row: Row) -> Record:
     return Record(
-        session_id=row[0],
-        generation=row[1],
-        seq=row[2],
-        event_key=row[3],
-        turn_id=row[4],
-        message_id=row[5],
-        kind=RecordKind(row[6]),
-        host_time_ms=row[7],
-        sealed_ms=row[8],
-        payload=row[9],
-        payload_bytes=row[10],
-        project_id=row[11],
-        tool=row[12],
-        pair=row[13],
-        status=row[14],
-        worktree=row[15],
-        commit=row[16],
-        truncated=row[17],
-        attachments=_decode_attachments(row[18]),
+        session_id=tree.session_id,
+        generation=tree.generation,
+        seq=row[0],
+        event_key=row[1],
+        turn_id=row[2],
+        message_id=row[3],
+        kind=RecordKind(row[4]),
+        host_time_ms=row[5],
+        sealed_ms=row[6],
+        payload=BlobHash((row[7] or b"").hex()),
+        payload_bytes=row[8] or 0,
+        project_id=row[9],
+        tool=row[10],
+        pair=row[11],
+        status=row[12],
+        worktree=row[13],
+        commit=row[14],
+        truncated=row[15],
+        attachments=() if row[16] is None else _decode_attachments(row[16]),
     )
 
 

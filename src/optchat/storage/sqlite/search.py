@@ -41,10 +41,11 @@ _MATCHING_NODES = (
     "and case when n.tree like 'p:%' "
     "then n.tree = :shared and n.start + n.count <= :end and :session is null "
     "else (:session is null or n.tree like 'g:' || :session || ':%') "
-    "and n.count = (select count(*) from record as t "
-    "where t.session_id = substr(n.tree, 3, instr(substr(n.tree, 3), ':') - 1) "
-    "and t.generation = cast(substr(n.tree, 3 + instr(substr(n.tree, 3), ':')) as integer) "
-    f"and t.seq >= n.start and t.seq < n.start + n.count and {VISIBLE}) end"
+    "and n.count = (select count(*) from (select g.session_id, g.number as generation, r.seq "
+    "from generation as g cross join record as r on r.generation_id = g.id "
+    "where g.session_id = substr(n.tree, 3, instr(substr(n.tree, 3), ':') - 1) "
+    "and g.number = cast(substr(n.tree, 3 + instr(substr(n.tree, 3), ':')) as integer) "
+    f"and r.seq >= n.start and r.seq < n.start + n.count) as t where {VISIBLE}) end"
 )
 
 

@@ -199,6 +199,11 @@ class SqliteSessions:
         return tuple(map(session_of_row, rows))
 
     def remove_session(self, session_id: SessionId) -> None:
+        self._sql.run(
+            "delete from place where generation_id in "
+            "(select id from generation where session_id = ?)",
+            (session_id,),
+        )
         self._sql.run("delete from generation where session_id = ?", (session_id,))
         self._sql.run("delete from session where session_id = ?", (session_id,))
 

@@ -51,13 +51,13 @@ class SqliteTx:
 
     def __init__(self, sql: Sql) -> None:
         self.sessions = SqliteSessions(sql)
-        self.records = SqliteRecords(sql)
         self.blobs = SqliteBlobs(sql)
+        self.records = SqliteRecords(sql, self.blobs)
         self.trees = SqliteTrees(sql)
         self.publications = SqlitePublications(sql)
         self.jobs = SqliteJobs(sql)
         self.ledger = SqliteLedger(sql)
-        self.chunks = SqliteChunks(sql)
+        self.chunks = SqliteChunks(sql, self.blobs)
         self.search = SqliteSearch(sql)
         self.removals = SqliteRemovals(sql)
         self.meta = SqliteMeta(sql)
