@@ -134,7 +134,7 @@ def _check_content(
     for message, ours in zip(request.messages, held, strict=False):
         if message.parts is None or ours.end_seq_exclusive <= own_start:
             continue
-        for source in sources(message):
+        for source in sources(message, mask=False):
             if source.facet == "file" or not source.text:
                 continue
             number: int | None = session.generation
@@ -242,7 +242,7 @@ class _Sealing:
         start = self.generation.length
         info = self.request.session
         forgotten = self.tx.removals.is_buried(message_key(info.host, info.id, message.id))
-        for source in () if forgotten else sources(message):
+        for source in () if forgotten else sources(message, mask=self.deps.config.privacy.mask):
             self._append(message, source)
         self.tx.records.put_message(
             HostMessage(
