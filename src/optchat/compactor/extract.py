@@ -97,7 +97,8 @@ def _read(tx: Tx, job: Job, *, mask: bool) -> _Source:
 def _verbatim(source: _Source) -> str | None:
     match source:
         case _Leaf(record=record, text=text):
-            return leaf_text(record, text)
+            # Masked, the beginning of a long text may be short, and is not the whole of it.
+            return leaf_text(record, text) if record.payload_bytes <= SOURCE_BYTES_MAX else None
         case _Merge(children=children):
             return joined(children)
         case TurnSource():

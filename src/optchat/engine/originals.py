@@ -16,6 +16,13 @@ def told(text: str, *, mask: bool) -> str:
     return masked(text) if mask else text
 
 
+def masked_note(masks: int) -> str:
+    """What is said before an original that is shown with masks; nothing if there are none."""
+    if not masks:
+        return ""
+    return f"(secrets masked here, which the original has: {masks}; see privacy.zoom_secrets)\n"
+
+
 def read_text(tx: Tx, payload: BlobHash, start: int, count: int, *, mask: bool) -> tuple[str, int]:
     """At most ``count`` bytes of a payload from ``start`` on, as text; how many secrets it masks.
 

@@ -205,9 +205,7 @@ def publish(
     tx.trees.put_node(leaf)
     forest = Forest(tx, tree)
     is_past = model == IMPORTED
-    complete_parents(
-        tx, deps, forest, publication.seq + 1, scope.scope_id, csn, is_past=is_past
-    )
+    complete_parents(tx, deps, forest, publication.seq + 1, scope.scope_id, csn, is_past=is_past)
     if not is_past:
         advance_shared_view(tx, deps, scope.scope_id, publication.seq + 1)
     return publication

@@ -11,7 +11,7 @@ from optchat.core.tree import Node
 from optchat.engine.answers import Answer, Cursor, decode_cursor, encode_cursor, quoted
 from optchat.engine.forest import Forest
 from optchat.engine.labels import record_label, session_name
-from optchat.engine.originals import read_text
+from optchat.engine.originals import masked_note, read_text
 from optchat.engine.visible import Reader, missing
 from optchat.errors import IntegrityError
 from optchat.limits import (
@@ -167,11 +167,7 @@ def _record(reader: Reader, ref: SessionRef, cursor: str | None, max_tokens: int
             f"the host had cut this before it was kept ({escape(record.truncated)})"
         )
     answer.lines.append(f"original, bytes {start}..{end} of {total}, sha256 {record.payload}:")
-    if masks:
-        answer.lines.append(
-            f"(secrets masked here, which the original has: {masks}; privacy.zoom_secrets)"
-        )
-    answer.lines.append(quoted(text))
+    answer.lines.append(f"{masked_note(masks)}{quoted(text)}")
     answer.refs = [name]
     answer.data = {
         "ref": name,
