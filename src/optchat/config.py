@@ -80,6 +80,27 @@ class Memory(_Table, frozen=True):
     shared_base_news_bytes_max: int = SHARED_BASE_NEWS_BYTES_MAX
 
 
+class Privacy(_Table, frozen=True):
+    """What becomes of secrets in transcripts (§14; SECURITY.md says what is taken for one).
+
+    ``mask`` puts their kind in their place in whatever is made of a record; the record keeps them.
+    ``zoom_secrets`` says whether the original of one record, opened by its reference, shows them;
+    ``export_secrets``, whether the originals in an export do.
+    """
+
+    mask: bool = True
+    zoom_secrets: Literal["masked", "shown"] = "shown"
+    export_secrets: Literal["masked", "shown"] = "masked"
+
+    @property
+    def masks_zoom(self) -> bool:
+        return self.mask and self.zoom_secrets == "masked"
+
+    @property
+    def masks_export(self) -> bool:
+        return self.mask and self.export_secrets == "masked"
+
+
 class Placement(_Table, frozen=True):
     """Where the base goes: a second system message, or the head of the first message."""
 
@@ -179,6 +200,7 @@ class Config(_Table, frozen=True):
     recall: Recall = Recall()
     memory: Memory = Memory()
     placement: Placement = Placement()
+    privacy: Privacy = Privacy()
     compactor: Compactor = Compactor()
     coordinator: Coordinator = Coordinator()
     import_: Import = msgspec.field(name="import", default=Import())

@@ -1,6 +1,7 @@
 """Masking of secrets: what goes, what stays, and that it is a function of the text (§8, §14)."""
 
 import base64
+import itertools
 import json
 import random
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from optchat.masking import MASK_VERSION, mask
+from optchat.masking import MASK_VERSION, mask, mask_part
 from tests.harness.planted import Planted, look_alikes, planted
 
 SEED = 20261130
@@ -67,6 +68,18 @@ def test_bytes_of_other_encodings_move_no_mask(around):
     text = f"{around}{secret.text}{around} after {around}"
     masked = mask(text)
     assert masked == text.replace(secret.needles[0], "[masked: github pat]")
+
+
+def test_the_parts_of_a_text_are_the_text_wherever_it_is_cut():
+    rng = random.Random(SEED)
+    for _ in range(150):
+        some = rng.sample(planted(SEED, 48), 3)
+        text = rng.choice(("\n", " é ", "=", "🔑")).join(s.text for s in some)
+        data = text.encode()
+        cuts = sorted({0, len(data), *(rng.randrange(len(data)) for _ in range(4))})
+        cuts = [c for c in cuts if c == len(data) or data[c] & 0xC0 != 0x80]
+        parts = [mask_part(data, a, b)[0] for a, b in itertools.pairwise(cuts)]
+        assert "".join(parts) == mask(text)
 
 
 def test_a_text_without_secrets_is_the_same_object():

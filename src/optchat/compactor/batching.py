@@ -75,6 +75,7 @@ class Planner:
     lease_ms: int
     lines_max: int
     bytes_max: int
+    mask: bool
     _made: dict[tuple[str, Span], Item] = field(default_factory=dict[tuple[str, Span], Item])
     _planned: Planned = field(default_factory=Planned)
     _bytes: int = 0
@@ -122,7 +123,7 @@ class Planner:
             raise IntegrityError(f"the record {job.target} of a job is missing.")
         if record.payload_bytes > LEAF_BYTES_MAX:
             return Oversized(job, record, record.turn_id)
-        item = leaf_item(self.tx, job, record, self._codes())
+        item = leaf_item(self.tx, job, record, self._codes(), mask=self.mask)
         verbatim = leaf_text(record, item.own_text)
         return item if verbatim is None else Ready(job, verbatim, None)
 
@@ -177,7 +178,7 @@ class Planner:
                 if self._full or last.payload_bytes > room:
                     self._full = True  # contiguous: nothing behind it is taken either
                     return None
-                item = leaf_item(self.tx, job, last, self._codes())
+                item = leaf_item(self.tx, job, last, self._codes(), mask=self.mask)
                 return item if leaf_text(last, item.own_text) is None else None
         item = merge_item(job, self._forest(tree), span, self._made)
         if item is None or item.source_bytes > room:

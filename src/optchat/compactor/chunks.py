@@ -32,6 +32,7 @@ from optchat.compactor.rendering import first_call
 from optchat.core.tree import SessionTree
 from optchat.engine.deps import Deps
 from optchat.engine.labels import record_label
+from optchat.engine.originals import read_text
 from optchat.storage.ports import Chunk, ModelCall, Store, Tx
 
 CHUNK_BYTES = 32 * 1024
@@ -132,7 +133,7 @@ class ChunkTree:
                     text="",
                 )
                 if not chunk.read:
-                    chunk = _with_text(chunk, _extract(raw[:length], at))
+                    chunk = _with_text(chunk, _extract(self._text(tx, chunk), at, at + length))
                 tx.chunks.put(chunk)
                 found.append(chunk)
                 at += length
@@ -152,13 +153,17 @@ class ChunkTree:
         record = self.oversized.record
 
         def read(tx: Tx) -> str:
-            raw = tx.blobs.read(record.payload, chunk.start, chunk.end_exclusive - chunk.start)
-            return shown(raw.decode("utf-8", "replace"))
+            return shown(self._text(tx, chunk))
 
         text = self.store.read(read)
         head = f"part {chunk.position + 1} of {count} of a {record_label(record)}"
         item = self._item(head, text, text, ChunkTarget(chunk))
         return _with_text(chunk, self._ask(item, "chunk"))
+
+    def _text(self, tx: Tx, chunk: Chunk) -> str:
+        count = chunk.end_exclusive - chunk.start
+        mask = self.deps.config.privacy.mask
+        return read_text(tx, chunk.payload, chunk.start, count, mask=mask)[0]
 
     # --- the lines over them ---
 
@@ -300,12 +305,12 @@ def _cut_length(raw: bytes) -> int:
     return end - 1 if end > 1 and raw[end - 1] >= 0xC0 else len(raw) if end == len(raw) else end
 
 
-def _extract(raw: bytes, start: int) -> str:
+def _extract(text: str, start: int, end_exclusive: int) -> str:
     """What an unread piece looks like: its first line, and the first that sounds like trouble."""
-    lines = [flat(line) for line in raw.decode("utf-8", "replace").splitlines()[:400]]
+    lines = [flat(line) for line in text.splitlines()[:400]]
     first = next((line for line in lines if line), "")
     alarming = next((line for line in lines if _ALARMING.search(line) and line != first), "")
-    told = f"bytes {start}..{start + len(raw)} were not read; they begin: {first[:EXTRACT_CHARS]}"
+    told = f"bytes {start}..{end_exclusive} were not read; they begin: {first[:EXTRACT_CHARS]}"
     return f"{told}; among them: {alarming[:EXTRACT_CHARS]}" if alarming else told
 
 

@@ -18,6 +18,7 @@ from optchat.engine.nodes import (
     leaf_text,
     merged_bytes_max,
 )
+from optchat.engine.originals import read_text
 from optchat.engine.publish import TurnSource, turn_source
 from optchat.errors import CompactionError, IntegrityError
 from optchat.refs import TurnId
@@ -48,7 +49,7 @@ def extract(store: Store, deps: Deps, model: Extractor, job: Job) -> None:
     Raises:
         OptChatError: it could not be done; the caller gives the job back.
     """
-    source = store.read(lambda tx: _read(tx, job))
+    source = store.read(lambda tx: _read(tx, job, mask=deps.config.privacy.mask))
     made = _make(source, model)
     store.write(lambda tx: _commit(tx, deps, job, source, made))
 
@@ -73,12 +74,12 @@ def _commit(tx: Tx, deps: Deps, job: Job, source: _Source, made: Made) -> None:
             results.commit_merge(tx, deps, job, made, read_hash=children_hash(children))
 
 
-def _read(tx: Tx, job: Job) -> _Source:
+def _read(tx: Tx, job: Job, *, mask: bool) -> _Source:
     if job.kind is JobKind.TURN:
         turn = tx.records.turn(TurnId(job.target))
         if turn is None:
             raise IntegrityError(f"the turn {job.target} of a job is missing.")
-        return turn_source(tx, turn, text_bytes_max=SOURCE_BYTES_MAX)
+        return turn_source(tx, turn, text_bytes_max=SOURCE_BYTES_MAX, mask=mask)
     tree, span = results.target(job)
     if span.count > 1:
         forest = results.forest_of(tx, tree)
@@ -89,14 +90,15 @@ def _read(tx: Tx, job: Job) -> _Source:
     record = tx.records.record(tree, span.start)
     if record is None:
         raise IntegrityError(f"the record {job.target} of a job is missing.")
-    payload = tx.blobs.read(record.payload, 0, SOURCE_BYTES_MAX)
-    return _Leaf(record, payload.decode("utf-8", "replace"))
+    text, _ = read_text(tx, record.payload, 0, SOURCE_BYTES_MAX, mask=mask)
+    return _Leaf(record, text)
 
 
 def _verbatim(source: _Source) -> str | None:
     match source:
         case _Leaf(record=record, text=text):
-            return leaf_text(record, text)
+            # Masked, the beginning of a long text may be short, and is not the whole of it.
+            return leaf_text(record, text) if record.payload_bytes <= SOURCE_BYTES_MAX else None
         case _Merge(children=children):
             return joined(children)
         case TurnSource():

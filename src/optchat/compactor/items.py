@@ -17,6 +17,7 @@ from optchat.core.tree import Node, ScopeTree, SessionTree, Tree
 from optchat.engine.forest import Forest
 from optchat.engine.labels import record_label
 from optchat.engine.nodes import is_retired
+from optchat.engine.originals import read_text
 from optchat.engine.publish import source_cover, told_pieces
 from optchat.engine.sessions import lineage as lineage_of
 from optchat.errors import IntegrityError
@@ -194,14 +195,13 @@ def flat(text: str) -> str:
     return " ".join(shown(text).split())
 
 
-def leaf_item(tx: Tx, job: Job, record: Record, taken: Iterable[str]) -> Item:
+def leaf_item(tx: Tx, job: Job, record: Record, taken: Iterable[str], *, mask: bool) -> Item:
     """The item of one record, whose payload is within ``LEAF_BYTES_MAX``."""
-    raw = tx.blobs.read(record.payload, 0, LEAF_BYTES_MAX + 1)
-    text = shown(raw.decode("utf-8", "replace"))
+    text = shown(read_text(tx, record.payload, 0, LEAF_BYTES_MAX + 1, mask=mask)[0])
     head = record_label(record)
     hint, body = "", text
     if record.kind in (RecordKind.TOOL_RESULT, RecordKind.REPORT):
-        hint = _call_of(tx, record)
+        hint = _call_of(tx, record, mask=mask)
         if hint:
             body = f"(of the call: {hint})\n{text}"
     speaker = {
@@ -225,15 +225,15 @@ def leaf_item(tx: Tx, job: Job, record: Record, taken: Iterable[str]) -> Item:
     )
 
 
-def _call_of(tx: Tx, record: Record) -> str:
+def _call_of(tx: Tx, record: Record, *, mask: bool) -> str:
     if record.pair is None or not record.seq:
         return ""
     tree = SessionTree(record.session_id, record.generation)
     call = tx.records.record(tree, record.seq - 1)
     if call is None or call.pair != record.pair or call.kind is not RecordKind.TOOL_CALL:
         return ""
-    raw = tx.blobs.read(call.payload, 0, CALL_SHOWN_BYTES)
-    return flat(raw.decode("utf-8", "ignore"))
+    text, _ = read_text(tx, call.payload, 0, CALL_SHOWN_BYTES, mask=mask)
+    return flat(text.rstrip("\ufffd"))
 
 
 def merge_item(

@@ -160,6 +160,7 @@ class Worker:
             self._lease_ms,
             lines_max=settings.batch_lines,
             bytes_max=settings.batch_bytes,
+            mask=self.deps.config.privacy.mask,
         )
         planned = planner.plan(job)
         match planned:

@@ -17,6 +17,7 @@ from starlette.routing import Route
 from optchat.coordinator.service import Service
 from optchat.errors import BadInput, OptChatError, VersionMismatch
 from optchat.limits import REQUEST_BYTES_MAX
+from optchat.masking import mask
 from optchat.wire import PROTOCOL, PROTOCOL_HEADER, ROUTES, ErrorBody, ErrorInfo, Wire
 
 log = structlog.get_logger()
@@ -135,6 +136,6 @@ def _json(answer: Wire, status: int = 200) -> Response:
 
 def _failure(error: OptChatError) -> Response:
     info = ErrorInfo(
-        code=error.code, message=error.message, hint=error.hint, retryable=error.retryable
+        code=error.code, message=mask(error.message), hint=error.hint, retryable=error.retryable
     )
     return _json(ErrorBody(error=info), error.status)

@@ -162,7 +162,7 @@ class Service:
             raise BadInput(f"the arguments are no JSON ({error}); nothing was read.") from None
 
         def work(tx: Tx) -> Answer:
-            reader = Reader(tx, visibility(tx, self.deps, request))
+            reader = Reader(tx, visibility(tx, self.deps, request), self.deps.config.privacy)
             return call_tool(reader, request.tool, args, request.children)
 
         return self.store.read(work).response()
@@ -176,7 +176,8 @@ class Service:
 
         def work(tx: Tx) -> ExportResponse:
             scope = chosen_scope(tx, self.deps, request.scope, request.directory)
-            return export.export(Reader(tx, newest(tx, scope)), scope, Path(request.folder))
+            reader = Reader(tx, newest(tx, scope), self.deps.config.privacy)
+            return export.export(reader, scope, Path(request.folder))
 
         return self.store.read(work)
 

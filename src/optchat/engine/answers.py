@@ -13,6 +13,7 @@ import msgspec
 
 from optchat.core.snapshots import Visibility
 from optchat.errors import BadInput, SnapshotExpired
+from optchat.masking import mask
 from optchat.wire import ToolResponse
 
 _OUR_TAGS = re.compile(
@@ -88,7 +89,7 @@ class Answer:
         }
         return ToolResponse(
             output=output,
-            title=self.title,
+            title=mask(self.title),  # it may repeat a query
             refs=self.refs,
             snapshot=self.visibility.served,
             sha256=hashlib.sha256(output.encode("utf-8", "surrogatepass")).hexdigest(),

@@ -35,6 +35,7 @@ from optchat.engine.tail import (
 )
 from optchat.engine.tombstones import FORGOTTEN, is_forgotten
 from optchat.errors import NotReady, OptChatError, TurnTooLarge
+from optchat.masking import mask
 from optchat.refs import Csn, TurnId
 from optchat.storage.ports import Tx
 from optchat.wire import (
@@ -56,7 +57,7 @@ NEWS_FRAME_TOKENS = 256
 
 def error_info(error: OptChatError) -> ErrorInfo:
     return ErrorInfo(
-        code=error.code, message=error.message, hint=error.hint, retryable=error.retryable
+        code=error.code, message=mask(error.message), hint=error.hint, retryable=error.retryable
     )
 
 

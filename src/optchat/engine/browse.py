@@ -11,6 +11,7 @@ from optchat.engine.answers import Answer, Cursor, decode_cursor, encode_cursor,
 from optchat.engine.history import Message, history_at, history_of
 from optchat.engine.labels import record_label
 from optchat.engine.nodes import digest
+from optchat.engine.originals import AROUND_BYTES, masked_note, read_text
 from optchat.engine.payloads import whole_output
 from optchat.engine.retrieve import iso, page_of
 from optchat.engine.search import excerpt_of
@@ -29,6 +30,7 @@ from optchat.limits import (
     ZOOM_PAGE_TOKENS,
     ZOOM_PAGE_TOKENS_MAX,
 )
+from optchat.masking import mask_part
 from optchat.refs import PublicationRef, SessionRef, Span, parse_ref
 
 _BYTES_PER_TOKEN = 3
@@ -195,7 +197,16 @@ class _Whole:
             data, total = kept
             source = "from the host's own file of the whole, which the memory does not keep"
         text, end = page_of(data, start, total, lines=self.lines)
-        shown = quoted(text)
+        masks = 0
+        if self.reader.privacy.masks_zoom and kept is None:
+            text, masks = read_text(self.reader.tx, record.payload, start, end - start, mask=True)
+        elif self.reader.privacy.masks_zoom:
+            before = min(start, AROUND_BYTES)
+            wide = read_output(
+                store, named or "", start - before, before + self.room + AROUND_BYTES
+            )
+            text, masks = mask_part(wide[0] if wide else b"", before, before + end - start)
+        shown = f"{masked_note(masks)}{quoted(text)}"
         ref = self.message.ref_of(record)
         self.answer.refs.append(ref)
         if record.truncated and kept is None:
@@ -268,8 +279,8 @@ def _told(reader: Reader, message: Message, words: tuple[str, ...]) -> str | Non
     texts: list[str] = []
     for record in message.spoken:
         limit = _LOOKED_AT_BYTES if words else 4 * EXCERPT_CHARS
-        data = reader.tx.blobs.read(record.payload, 0, limit)
-        texts.append(data.decode("utf-8", "replace"))
+        mask = reader.privacy.mask
+        texts.append(read_text(reader.tx, record.payload, 0, limit, mask=mask)[0])
         if not words and texts[-1].strip():
             break
     if not words:

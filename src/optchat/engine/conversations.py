@@ -18,6 +18,7 @@ from optchat.engine.answers import Answer, Cursor, decode_cursor, encode_cursor
 from optchat.engine.history import history_of
 from optchat.engine.labels import label_of, session_name
 from optchat.engine.nodes import digest
+from optchat.engine.originals import read_text
 from optchat.engine.retrieve import iso
 from optchat.engine.search import parse_time
 from optchat.engine.visible import Reader
@@ -238,7 +239,7 @@ def _inventory(reader: Reader, session: Session) -> tuple[list[str], list[str]]:
 
 
 def _files(reader: Reader, call: Record) -> list[str]:
-    given = reader.tx.blobs.read(call.payload, 0, _INPUT_BYTES).decode("utf-8", "replace")
+    given, _ = read_text(reader.tx, call.payload, 0, _INPUT_BYTES, mask=reader.privacy.mask)
     found: list[str] = []
     for name in _FILE.findall(given):
         with suppress(ValueError):  # half of a pair, or no string after all

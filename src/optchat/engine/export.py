@@ -12,6 +12,7 @@ from optchat.core.scopes import Scope
 from optchat.core.tree import cover
 from optchat.engine.forest import Forest
 from optchat.engine.labels import label_of, record_label
+from optchat.engine.originals import read_text
 from optchat.engine.retrieve import iso
 from optchat.engine.visible import Reader
 from optchat.errors import BadInput, IntegrityError
@@ -137,7 +138,9 @@ def _publication(reader: Reader, forest: Forest, publication: Publication) -> tu
 
 def _original(reader: Reader, record: Record, number: int, generation: int) -> list[str]:
     try:
-        text = b"".join(reader.tx.blobs.chunks(record.payload)).decode("utf-8", "replace")
+        text, _ = read_text(
+            reader.tx, record.payload, 0, record.payload_bytes, mask=reader.privacy.masks_export
+        )
     except IntegrityError as error:
         text = f"(this original cannot be read: {error.message})"
     # A fence longer than any run of backticks inside cannot be closed by the text.

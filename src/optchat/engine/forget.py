@@ -50,7 +50,7 @@ def forget_sessions(tx: Tx, deps: Deps, sessions: Collection[Session], what: str
         for s in doomed
         for g in tx.sessions.generations(s.session_id)
     )
-    found = _places(tx, Going(pieces, tuple(published)), {s.scope_id for s in doomed})
+    found = _places(tx, deps, Going(pieces, tuple(published)), {s.scope_id for s in doomed})
     if deps.config.sharing.forks == "forget" and kept:
         lost = [t for t in turns if kept & set(_seqs(_pieces(tx, t)))]
         _erase_turns(tx, deps, versions(tx, lost), counts)
@@ -77,7 +77,7 @@ def forget_turns(tx: Tx, deps: Deps, turns: Collection[Turn], what: str) -> Remo
     pieces = tuple(piece for t in turns for piece in _pieces(tx, t))
     sessions = {t.session_id: tx.sessions.session(t.session_id) for t in turns}
     scopes = {s.scope_id for s in sessions.values() if s is not None}
-    found = _places(tx, Going(pieces, tuple(published)), scopes)
+    found = _places(tx, deps, Going(pieces, tuple(published)), scopes)
     _erase_turns(tx, deps, turns, counts)
     return _close(tx, deps, counts, what, found)
 
@@ -290,9 +290,10 @@ def _remove_scope(tx: Tx, scope_id: ScopeId) -> None:
     tx.sessions.remove_scope(scope_id)
 
 
-def _places(tx: Tx, going: Going, scopes: Collection[ScopeId]) -> tuple[str, ...]:
+def _places(tx: Tx, deps: Deps, going: Going, scopes: Collection[ScopeId]) -> tuple[str, ...]:
     all_scopes = {*scopes, *(p.scope_id for p in going.publications)}
-    found = [places(tx, require_scope(tx, scope_id), going) for scope_id in sorted(all_scopes)]
+    mask = deps.config.privacy.mask
+    found = [places(tx, require_scope(tx, i), going, mask=mask) for i in sorted(all_scopes)]
     return tuple(ref for refs in found for ref in refs)
 
 

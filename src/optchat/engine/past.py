@@ -19,6 +19,7 @@ from optchat.engine import nodes
 from optchat.engine.deps import Deps
 from optchat.engine.forest import Forest
 from optchat.engine.labels import tool_name
+from optchat.engine.originals import read_text
 from optchat.engine.publish import (
     TurnSource,
     advance_shared_view,
@@ -67,7 +68,7 @@ def publish_past(tx: Tx, deps: Deps, turn: Turn, *, history: Lineage) -> None:
         tx,
         deps,
         source,
-        text=_line(tx, turn, records),
+        text=_line(tx, turn, records, mask=deps.config.privacy.mask),
         model=nodes.IMPORTED,
         prompt_version=nodes.IMPORTED,
         kind=NodeKind.FALLBACK,
@@ -82,13 +83,13 @@ def show(tx: Tx, deps: Deps, scope_ids: Sequence[ScopeId]) -> None:
             advance_shared_view(tx, deps, scope_id, scope.publications)
 
 
-def _line(tx: Tx, turn: Turn, records: Sequence[Record]) -> str:
+def _line(tx: Tx, turn: Turn, records: Sequence[Record], *, mask: bool) -> str:
     """When, the first words of the request, and how much there is of what."""
     asked = next((r for r in records if _is_request(r)), None)
     words = ""
     if asked is not None:
-        raw = tx.blobs.read(asked.payload, 0, 4 * REQUEST_BYTES_MAX)
-        words = " ".join(raw.decode("utf-8", "replace").split())
+        raw, _ = read_text(tx, asked.payload, 0, 4 * REQUEST_BYTES_MAX, mask=mask)
+        words = " ".join(raw.split())
     used = Counter(r.tool for r in records if r.kind is RecordKind.TOOL_CALL and r.tool)
     tools = [f"{tool_name(tool)} {count}" for tool, count in used.most_common(TOOLS_MAX)]
     told = f"asked: {context.shorten(words, REQUEST_BYTES_MAX)}" if words else "no request"
@@ -128,7 +129,7 @@ def make_nodes(tx: Tx, deps: Deps, session: Session, history: Lineage) -> int:
                     deps,
                     record=record,
                     scope_id=session.scope_id,
-                    text=_text(tx, record),
+                    text=_text(tx, record, mask=deps.config.privacy.mask),
                     csn=csn,
                 )
                 made += 1
@@ -138,9 +139,10 @@ def make_nodes(tx: Tx, deps: Deps, session: Session, history: Lineage) -> int:
     return made
 
 
-def _text(tx: Tx, record: Record) -> str:
+def _text(tx: Tx, record: Record, *, mask: bool) -> str:
     """What a leaf may repeat of a record; "" for the result of one of our own tools."""
     if record.kind is RecordKind.TOOL_RESULT and record.tool in OWN_TOOLS:
         return ""
-    raw = tx.blobs.read(record.payload, 0, SUMMARY_BYTES_MAX + 1)
-    return raw.decode("utf-8", "replace")
+    # Masked, a long text may be a short one: whether it fits is known of the whole only.
+    count = record.payload_bytes if mask else SUMMARY_BYTES_MAX + 1
+    return read_text(tx, record.payload, 0, count, mask=mask)[0]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from optchat.core.records import RecordKind
 from optchat.engine.keys import pair_key
+from optchat.engine.originals import told
 from optchat.wire import FilePart, MessageInfo, Part, TextPart, ToolPart
 
 _WHOLE_AT = "; the whole was at "
@@ -33,14 +34,17 @@ class Source:
     attachments: tuple[str, ...] = ()
 
 
-def sources(message: MessageInfo) -> list[Source]:
-    """The records of a message, in part order; a message without content gives none."""
+def sources(message: MessageInfo, *, mask: bool) -> list[Source]:
+    """The records of a message, in part order; a message without content gives none.
+
+    Their texts have no secrets where ``mask`` is set; their payloads are as they are.
+    """
     if message.role == "other":
         return []
     found: list[Source] = []
     for part in message.parts or []:
         found += _of_part(message, part)
-    return found
+    return [replace(s, text=told(s.text, mask=True)) for s in found] if mask else found
 
 
 def _of_part(message: MessageInfo, part: Part) -> list[Source]:
@@ -109,10 +113,10 @@ def _of_tool(message: MessageInfo, part: ToolPart) -> list[Source]:
             {"refs": part.own.refs, "snapshot": part.own.snapshot, "sha256": part.own.sha256}
         )
         return [call, replace(result, payload=_utf8(manifest), text="")]
-    told = part.output if part.output is not None else part.error
-    if told is None:
-        told = "(no result: the call was interrupted)"
-    return [call, replace(result, payload=_utf8(told), text=_readable(told))]
+    output = part.output if part.output is not None else part.error
+    if output is None:
+        output = "(no result: the call was interrupted)"
+    return [call, replace(result, payload=_utf8(output), text=_readable(output))]
 
 
 def _truncation(part: ToolPart) -> str | None:

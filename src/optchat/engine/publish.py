@@ -18,6 +18,7 @@ from optchat.engine.forest import Forest
 from optchat.engine.labels import label_of
 from optchat.engine.lifecycle import is_current
 from optchat.engine.nodes import IMPORTED, VERBATIM, complete_parents, digest
+from optchat.engine.originals import read_text
 from optchat.engine.sessions import lineage as lineage_of
 from optchat.engine.sessions import require_scope
 from optchat.errors import IntegrityError
@@ -98,7 +99,7 @@ class TurnSource:
         return digest(outcome, *(part for n in self.nodes for part in (n.input_hash, n.text)))
 
 
-def turn_source(tx: Tx, turn: Turn, *, text_bytes_max: int) -> TurnSource:
+def turn_source(tx: Tx, turn: Turn, *, text_bytes_max: int, mask: bool = True) -> TurnSource:
     """Read what a closed turn's summary needs.
 
     Raises:
@@ -123,7 +124,7 @@ def turn_source(tx: Tx, turn: Turn, *, text_bytes_max: int) -> TurnSource:
             ) or record.kind is RecordKind.ASSISTANT
             if not wanted:
                 continue
-            text = tx.blobs.read(record.payload, 0, text_bytes_max).decode("utf-8", "replace")
+            text, _ = read_text(tx, record.payload, 0, text_bytes_max, mask=mask)
             if record.kind is RecordKind.USER:
                 request = text
             else:
@@ -204,9 +205,7 @@ def publish(
     tx.trees.put_node(leaf)
     forest = Forest(tx, tree)
     is_past = model == IMPORTED
-    complete_parents(
-        tx, deps, forest, publication.seq + 1, scope.scope_id, csn, is_past=is_past
-    )
+    complete_parents(tx, deps, forest, publication.seq + 1, scope.scope_id, csn, is_past=is_past)
     if not is_past:
         advance_shared_view(tx, deps, scope.scope_id, publication.seq + 1)
     return publication

@@ -18,6 +18,7 @@ from optchat.core.records import Lineage, Record, Segment
 from optchat.core.scopes import Scope
 from optchat.core.snapshots import Visibility
 from optchat.core.tree import SessionTree
+from optchat.engine.originals import read_text
 from optchat.errors import BadInput
 from optchat.refs import PublicationRef, SessionId, SessionRef, Span, parse_ref
 from optchat.storage.ports import SearchQuery, Tx
@@ -49,10 +50,12 @@ class Going:
         return any(p.tree == tree and p.start <= seq < p.end_exclusive for p in self.pieces)
 
 
-def places(tx: Tx, scope: Scope, going: Going) -> tuple[str, ...]:
+def places(tx: Tx, scope: Scope, going: Going, *, mask: bool) -> tuple[str, ...]:
     """Refs of records of the scope that stay and that opened or repeat what goes; sorted."""
     numbers = {s.session_id: s.number for s in tx.sessions.sessions(scope.scope_id)}
-    found = set(_opened(tx, scope, going, numbers)) | set(_repeated(tx, scope, going, numbers))
+    found = set(_opened(tx, scope, going, numbers)) | set(
+        _repeated(tx, scope, going, numbers, mask=mask)
+    )
     ordered = sorted(found, key=lambda ref: (ref.number, ref.generation, ref.span.start))
     return tuple(str(ref) for ref in ordered[:PLACES_MAX])
 
@@ -102,9 +105,9 @@ def _names(
 
 
 def _repeated(
-    tx: Tx, scope: Scope, going: Going, numbers: dict[SessionId, int]
+    tx: Tx, scope: Scope, going: Going, numbers: dict[SessionId, int], *, mask: bool
 ) -> Iterator[SessionRef]:
-    phrases = _passages(tx, going.pieces)
+    phrases = _passages(tx, going.pieces, mask=mask)
     if not phrases:
         return
     everything = tuple(
@@ -126,14 +129,14 @@ def _repeated(
             yield SessionRef(number, hit.tree.generation, Span(hit.seq, 1))
 
 
-def _passages(tx: Tx, pieces: Sequence[Segment]) -> tuple[str, ...]:
+def _passages(tx: Tx, pieces: Sequence[Segment], *, mask: bool) -> tuple[str, ...]:
     """The longest passage of each record, and of these the longest; as phrases to search for."""
     found: set[str] = set()
     for piece in pieces:
         for record in tx.records.range(piece.tree, piece.start, piece.end_exclusive):
             if (record.tool or "").startswith("memory_"):
                 continue
-            text = tx.blobs.read(record.payload, 0, READ_BYTES).decode("utf-8", "replace").lower()
+            text = read_text(tx, record.payload, 0, READ_BYTES, mask=mask)[0].lower()
             passages = (words for found in _PIECE.findall(text) if (words := _words(found)))
             longest = max(passages, key=len, default="")
             if longest:

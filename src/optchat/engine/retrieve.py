@@ -11,6 +11,7 @@ from optchat.core.tree import Node
 from optchat.engine.answers import Answer, Cursor, decode_cursor, encode_cursor, quoted
 from optchat.engine.forest import Forest
 from optchat.engine.labels import record_label, session_name
+from optchat.engine.originals import masked_note, read_text
 from optchat.engine.visible import Reader, missing
 from optchat.errors import IntegrityError
 from optchat.limits import (
@@ -148,6 +149,9 @@ def _record(reader: Reader, ref: SessionRef, cursor: str | None, max_tokens: int
     count = max(16, page_tokens * _BYTES_PER_TOKEN)
     data = reader.tx.blobs.read(record.payload, start, min(count, max(0, total - start)))
     text, end = page_of(data, start, total, lines=ZOOM_PAGE_LINES_MAX)
+    masks = 0
+    if reader.privacy.masks_zoom:
+        text, masks = read_text(reader.tx, record.payload, start, end - start, mask=True)
     answer = _answer(reader, name)
     where = [f"s{session.number} {escape(session.directory)}"]
     if record.worktree:
@@ -163,7 +167,7 @@ def _record(reader: Reader, ref: SessionRef, cursor: str | None, max_tokens: int
             f"the host had cut this before it was kept ({escape(record.truncated)})"
         )
     answer.lines.append(f"original, bytes {start}..{end} of {total}, sha256 {record.payload}:")
-    answer.lines.append(quoted(text))
+    answer.lines.append(f"{masked_note(masks)}{quoted(text)}")
     answer.refs = [name]
     answer.data = {
         "ref": name,
@@ -181,6 +185,7 @@ def _record(reader: Reader, ref: SessionRef, cursor: str | None, max_tokens: int
         "start": start,
         "end": end,
         "text": text,
+        "masked": masks,
     }
     if end < total:
         answer.cursor = encode_cursor(

@@ -152,7 +152,7 @@ def _check_content(
         for record in tx.records.range(piece.tree, piece.start, piece.end_exclusive)
     }
     for message, _ in again:
-        for source in sources(message):
+        for source in sources(message, mask=False):
             if source.facet == "file" or not source.text:
                 continue
             keys = (
@@ -317,7 +317,7 @@ class _Sealing:
         """Give each record of a message its place; what is there already counts once (I5)."""
         info = self.request.session
         taken = dict(self._already)
-        for source in sources(message):
+        for source in sources(message, mask=self.deps.config.privacy.mask):
             assert self.turn is not None
             key = event_key(
                 info.host,

@@ -6,8 +6,9 @@ An unknown ref and one that the reader may not see raise the same ``NotFound`` w
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from optchat.config import Privacy
 from optchat.core.publications import Publication
 from optchat.core.records import Lineage, Record, Session
 from optchat.core.snapshots import Visibility
@@ -91,6 +92,7 @@ class Reader:
 
     tx: Tx
     visibility: Visibility
+    privacy: Privacy = field(default_factory=Privacy)
 
     def check_epoch(self) -> None:
         """Refuse a snapshot that deletion or a policy change has invalidated (§12)."""
