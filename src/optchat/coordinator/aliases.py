@@ -229,7 +229,7 @@ def _recall(reader: Reader, asked: _Recall, own: Own) -> Answer:
         for hit in answer.data["hits"]:
             why = "; ".join([*hit.get("why", []), f"holds {', '.join(hit['matched'])}"])
             answer.lines.append(f"{hit['ref']} is a hit: {escape(why)}")
-    _expand(reader, answer, asked, own)
+    _expand(answer, asked, own)
     return _with_notes(_with_ids(reader, answer, "hits"), plan.notes)
 
 
@@ -240,20 +240,16 @@ def _plan(reader: Reader, asked: _Recall, limit: int, own: Own) -> _Plan:
         query = f'"{query}"'
     if asked.match == "regex":
         notes.append("there are no regular expressions here; it was searched for as it stands")
-    conversations: list[str | None] = [
-        f"s{reader.named(name).number}"
-        for name in dict.fromkeys(
-            [*([asked.session_id] if asked.session_id else []), *asked.sessions]
-        )
-    ]
+    named = [asked.session_id, *asked.sessions] if asked.session_id else asked.sessions
+    conversations: list[str | None] = [f"s{reader.named(n).number}" for n in dict.fromkeys(named)]
     if asked.scope == "session" and not conversations:
         conversations = [f"s{reader.named('current').number}"]
     elif asked.scope is not None:
         notes += _of_scope(asked.scope)
     if asked.title is not None:
         titled = own("memory_sessions", {"search": asked.title, "archived": True})
-        named = [row["session"] for row in titled.data["sessions"]]
-        conversations = [n for n in named if not conversations or n in conversations]
+        found = [row["session"] for row in titled.data["sessions"]]
+        conversations = [n for n in found if not conversations or n in conversations]
         if not conversations:
             notes.append("no conversation has such a title")
     elif not conversations:
@@ -327,7 +323,7 @@ def _merged(
     return answer
 
 
-def _expand(reader: Reader, answer: Answer, asked: _Recall, own: Own) -> None:
+def _expand(answer: Answer, asked: _Recall, own: Own) -> None:
     """Put the messages of the first hits into the answer, or those around them."""
     if asked.expand in (None, "none"):
         return
