@@ -306,6 +306,8 @@ AliasName = Literal[
 
 TOOL_NAMES: tuple[str, ...] = get_args(ToolName)
 ALIAS_NAMES: tuple[str, ...] = get_args(AliasName)
+OWN_TOOLS: frozenset[str] = frozenset((*TOOL_NAMES, *ALIAS_NAMES))
+"""What answers under these is ours, and is kept by reference only."""
 
 
 class ChildInfo(Wire):

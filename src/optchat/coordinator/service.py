@@ -163,7 +163,8 @@ class Service:
 
         def work(tx: Tx) -> Answer:
             reader = Reader(tx, visibility(tx, self.deps, request), self.deps.config.privacy)
-            return call_tool(reader, request.tool, args, request.children)
+            aliases = self.deps.config.recall.aliases
+            return call_tool(reader, request.tool, args, request.children, aliases=aliases)
 
         return self.store.read(work).response()
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import msgspec
 
+from optchat.coordinator.aliases import call_alias
 from optchat.engine import browse, conversations, retrieve, search
 from optchat.engine.answers import Answer
 from optchat.engine.visible import Reader
 from optchat.errors import BadInput
-from optchat.wire import ChildInfo
+from optchat.wire import ALIAS_NAMES, ChildInfo
 
 
 class _Zoom(msgspec.Struct, forbid_unknown_fields=True):
@@ -40,6 +41,7 @@ class _Sessions(msgspec.Struct, forbid_unknown_fields=True):
     archived: bool = False
     files: bool = False
     tools: bool = False
+    limit: int | None = None
     cursor: str | None = None
 
 
@@ -59,34 +61,57 @@ _HINTS = {
     "memory_zoom": 'call it as {"ref": "pub:24+8"}',
     "memory_search": 'call it as {"query": "words to find"}',
     "memory_date": 'call it as {"ref": "pub:24"}',
+    "recall": 'call it as {"query": "words to find"}',
+    "recall_get": 'call it as {"sessionID": "s12", "messageID": "s12:0:71"}',
+    "recall_context": 'call it as {"messageID": "s12:0:71", "window": 3}',
     "memory_messages": 'call it as {"session": "s12"} or {"ref": "s12:0:71", "before": 2}',
 }
 
 
-def call_tool(reader: Reader, tool: str, args: Any, children: Sequence[ChildInfo] = ()) -> Answer:
+def call_tool(
+    reader: Reader,
+    tool: str,
+    args: Any,
+    children: Sequence[ChildInfo] = (),
+    *,
+    aliases: bool = False,
+) -> Answer:
     """Validate a model's raw arguments and run the tool; the host does not validate them.
 
     Raises:
-        BadInput: an argument is missing, misspelt or of another type.
+        BadInput: an argument is missing, misspelt or of another type, or the tool is an alias and
+            ``aliases`` are off.
     """
     try:
-        match tool:
-            case "memory_zoom":
-                return retrieve.zoom(reader, **_checked(args, _Zoom))
-            case "memory_search":
-                return search.search(reader, **_checked(args, _Search))
-            case "memory_date":
-                return retrieve.date(reader, **_checked(args, _Date))
-            case "memory_messages":
-                return _messages(reader, msgspec.convert(args, _Messages))
-            case _:
-                asked = _checked(args, _Sessions)
-                return conversations.sessions(reader, **asked, children=children)
+        if tool in ALIAS_NAMES:
+            if not aliases:
+                raise BadInput(
+                    f"{tool} is another system's name, and those are off; nothing was read.",
+                    hint="call memory_search, memory_messages or memory_sessions; "
+                    "[recall] aliases = true switches such names on",
+                )
+            return call_alias(reader, tool, args, lambda t, a: _run(reader, t, a, children))
+        return _run(reader, tool, args, children)
     except msgspec.ValidationError as error:
         raise BadInput(
             f"{tool} was called with wrong arguments: {error}; nothing was read.",
             hint=_HINTS.get(tool, "call it as {}"),
         ) from None
+
+
+def _run(reader: Reader, tool: str, args: Any, children: Sequence[ChildInfo]) -> Answer:
+    match tool:
+        case "memory_zoom":
+            return retrieve.zoom(reader, **_checked(args, _Zoom))
+        case "memory_search":
+            return search.search(reader, **_checked(args, _Search))
+        case "memory_date":
+            return retrieve.date(reader, **_checked(args, _Date))
+        case "memory_messages":
+            return _messages(reader, msgspec.convert(args, _Messages))
+        case _:
+            asked = _checked(args, _Sessions)
+            return conversations.sessions(reader, **asked, children=children)
 
 
 def _checked(args: Any, kind: type[msgspec.Struct]) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def messages(
                 more = True
                 break
             size += len(line.encode())
-            _add(answer, reader, message, text, line)
+            _add(answer, message, text, line)
         at = message.start
     if not answer.refs:
         answer.lines.append(f"none of the {looked} looked through is what was asked for")
@@ -238,6 +238,16 @@ class _Whole:
         return end if end < total else None
 
 
+def host_ids(reader: Reader, ref: str) -> tuple[str, str] | None:
+    """The host's ids of the session and message that a visible record came from."""
+    parsed = parse_ref(ref)
+    if isinstance(parsed, PublicationRef) or parsed.span.count > 1:
+        return None
+    _, record = reader.record(parsed)
+    owner = reader.tx.sessions.session_in(reader.visibility.scope_id, record.session_id)
+    return (owner.host_session, record.message_id) if owner is not None else None
+
+
 def _answer(reader: Reader, title: str) -> Answer:
     return Answer(title, reader.visibility, [], [], {})
 
@@ -245,7 +255,7 @@ def _answer(reader: Reader, title: str) -> Answer:
 def _around(answer: Answer, reader: Reader, name: str, found: list[Message]) -> None:
     for neighbour in found:
         text = _told(reader, neighbour, ()) or ""
-        _add(answer, reader, neighbour, text, _line(neighbour, text), into=name)
+        _add(answer, neighbour, text, _line(neighbour, text), into=name)
 
 
 def _line(message: Message, text: str) -> str:
@@ -253,13 +263,10 @@ def _line(message: Message, text: str) -> str:
     return f"{message.ref} {escape(message.label)}, {when} | {escape(text)}"
 
 
-def _add(
-    answer: Answer, reader: Reader, message: Message, text: str, line: str, into: str = "messages"
-) -> None:
+def _add(answer: Answer, message: Message, text: str, line: str, into: str = "messages") -> None:
     answer.refs.append(message.ref)
     answer.lines.append(line)
     record = message.records[0]
-    owner = reader.tx.sessions.session_in(reader.visibility.scope_id, record.session_id)
     answer.data[into].append(
         {
             "ref": message.ref,
@@ -268,8 +275,6 @@ def _add(
             "label": message.label,
             "records": len(message.records),
             "text": text,
-            "host_session": owner.host_session if owner is not None else None,
-            "host_message": record.message_id,
         }
     )
 

@@ -9,18 +9,17 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from typing import Any, Literal, cast, get_args, get_type_hints
+from typing import Any, Literal, cast
 from urllib.parse import unquote_to_bytes
 
 import msgspec
 
 from optchat.hosts.opencode.transcript import javascript
 from optchat.hosts.opencode.transcript.messages import HostMessage, HostPart, Metadata, State
-from optchat.wire import FilePart, MessageInfo, OwnResult, Part, TextPart, ToolPart, ToolRequest
+from optchat.wire import OWN_TOOLS, FilePart, MessageInfo, OwnResult, Part, TextPart, ToolPart
 
 Role = Literal["user", "assistant", "other"]
 Terminal = Literal["completed", "interrupted", "failed"]
-OWN_TOOLS = frozenset(get_args(get_type_hints(ToolRequest)["tool"]))
 
 _ATTACHED = re.compile(r"\[Attached [^\s\ufeff]+: [^\n\r\u2028\u2029]*\]")
 
