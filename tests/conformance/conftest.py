@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,8 +17,9 @@ from optchat.core.snapshots import Visibility
 from optchat.core.tree import Node, NodeKind, SessionTree, Tree, cover
 from optchat.refs import BlobHash, Csn, ProjectId, ScopeId, SessionId, Span, TurnId
 from optchat.storage.memory import MemoryStore
-from optchat.storage.ports import Job, JobKind, JobState, SearchQuery, Store, Tx
+from optchat.storage.ports import Job, JobKind, JobState, Store, Tx
 from optchat.storage.sqlite import SqliteStore
+from tests.harness.found import records
 
 
 def _memory(_folder: Path) -> Store:
@@ -94,6 +96,7 @@ class World:
         cover_of: SessionTree | None = None,
         opened_ms: int = 10,
         completed_ms: int = 20,
+        title: str = "",
     ) -> Publication:
         """Publish ``[start, end)`` of ``tree`` as one turn, at the next commit."""
 
@@ -110,6 +113,7 @@ class World:
                 born=tx.meta.next_csn(),
                 opened_ms=opened_ms,
                 completed_ms=completed_ms,
+                title=title,
             )
             assert tx.publications.append(made)
             return made
@@ -131,17 +135,10 @@ class World:
 
         return replace(self.read(work), **changes)
 
-    def search(self, visibility: Visibility, *terms: str, **more: object) -> dict[str, set[str]]:
-        """What each hit matched, by the name of its record."""
-        query = replace(SearchQuery(terms=terms), **more)
-
-        def work(tx: Tx) -> dict[str, set[str]]:
-            hits = tuple(tx.search.hits(visibility, query))
-            found = {f"{hit.tree}:{hit.seq}": set(hit.matched) for hit in hits}
-            assert len(found) == len(hits), "one hit a record"
-            return found
-
-        return self.read(work)
+    def search(self, visibility: Visibility, *told: str, **more: Any) -> dict[str, set[str]]:
+        """What each record matched of words and phrases, by the record's name."""
+        found = self.read(lambda tx: records(tx, visibility, *told, **more))
+        return {f"{tree}:{seq}": matched for (tree, seq), matched in found.items()}
 
     def a_session(self, session_id: str, **changes: object) -> Session:
         made = Session(

@@ -19,9 +19,9 @@ from optchat.storage.ports import (
     JobState,
     ModelCall,
     Removal,
-    SearchQuery,
     SharedBase,
 )
+from tests.harness.found import searchable, summaries
 
 B = SessionTree(SessionId("b"), 3)
 
@@ -44,7 +44,7 @@ def test_removed_records_go_with_their_text_and_the_positions_stay_taken(world):
     assert [r.seq for r in world.read(lambda tx: tx.records.range(a, 0, 9))] == [0, 3]
     assert world.search(world.now(), "banana", "date") == {f"{a}:3": {"date"}}
     visibility = world.now()
-    assert world.read(lambda tx: tx.search.searchable(visibility)) == 2
+    assert world.read(lambda tx: searchable(tx, visibility)) == 2
     assert world.seal(a, "elder") == (4,)
     assert world.write(lambda tx: tx.records.remove(a, 1, 3)) == ()
 
@@ -119,9 +119,7 @@ def test_a_removed_node_goes_in_every_revision_and_out_of_the_index(world):
     node(world, a, Span(0, 1), 1, text="apricot kept")
 
     def hits(tx):
-        return {
-            h.node.span for h in tx.search.node_hits(visibility, SearchQuery(terms=("apricot",)))
-        }
+        return {span for _, span, _ in summaries(tx, visibility, "apricot")}
 
     visibility = world.now()
     assert world.read(hits) == {Span(0, 2), Span(0, 1)}

@@ -10,7 +10,7 @@ import pytest
 from optchat.core.tree import SessionTree
 from optchat.errors import Conflict, Fenced, StorageError
 from optchat.refs import Csn, SessionId, Span, TurnId
-from optchat.storage.ports import SearchQuery
+from tests.harness.found import records, searchable
 from optchat.storage.sqlite import SqliteStore
 
 
@@ -53,8 +53,8 @@ def everything(world):
             tx.trees.node(tree, Span(0, 1)),
             tx.publications.range(world.scope_id, 0, 99),
             tx.jobs.counts(),
-            tx.search.searchable(now),
-            set(tx.search.hits(now, SearchQuery(terms=("one", "zero")))),
+            searchable(tx, now),
+            records(tx, now, "one", "zero"),
         )
     )
 

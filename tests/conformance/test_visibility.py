@@ -7,7 +7,8 @@ from dataclasses import replace
 from optchat.core.records import Generation, Lineage, Segment
 from optchat.core.tree import NodeKind, ScopeTree, SessionTree
 from optchat.refs import Csn, ScopeId, SessionId, Span
-from optchat.storage.ports import SearchQuery
+from tests.harness import found
+from tests.harness.found import searchable
 
 
 def own(*segments: Segment) -> Lineage:
@@ -19,7 +20,7 @@ def test_nothing_unpublished_is_seen_by_others(world):
     world.seal(tree, "a secret", "another secret")
     assert world.search(world.now(), "secret") == {}
     now = world.now()
-    assert world.read(lambda tx: tx.search.searchable(now)) == 0
+    assert world.read(lambda tx: searchable(tx, now)) == 0
 
 
 def test_a_published_record_is_found_and_its_unpublished_neighbour_is_not(world):
@@ -95,7 +96,7 @@ def test_a_record_that_is_own_and_published_is_one_hit(world):
     world.publish(tree, 0, 1)
     reader = world.now(own=own(Segment(tree, 0, 1)))
     assert world.search(reader, "broker") == {"g:a:0:0": {"broker"}}
-    assert world.read(lambda tx: tx.search.searchable(reader)) == 1
+    assert world.read(lambda tx: searchable(tx, reader)) == 1
 
 
 def test_searchable_counts_what_is_visible_and_has_text(world):
@@ -103,9 +104,9 @@ def test_searchable_counts_what_is_visible_and_has_text(world):
     world.seal(tree, "zero", "one", "", "three", "four")
     world.publish(tree, 1, 4)
     now = world.now()
-    assert world.read(lambda tx: tx.search.searchable(now)) == 2
+    assert world.read(lambda tx: searchable(tx, now)) == 2
     reader = replace(now, own=own(Segment(tree, 0, 2)))
-    assert world.read(lambda tx: tx.search.searchable(reader)) == 3
+    assert world.read(lambda tx: searchable(tx, reader)) == 3
 
 
 def test_visible_count_counts_published_own_records_of_the_range(world):
@@ -195,10 +196,10 @@ def test_every_record_of_a_long_cover_is_found_and_nothing_beside_it(world):
     tree = world.session("a")
     world.seal(tree, *(f"broker {n}" for n in range(40)))
     world.publish(tree, 5, 38)  # 5, 6+2, 8+8, 16+16, 32+4, 36+2
-    found = world.search(world.now(), "broker")
-    assert set(found) == {f"{tree}:{n}" for n in range(5, 38)}
+    hits = world.search(world.now(), "broker")
+    assert set(hits) == {f"{tree}:{n}" for n in range(5, 38)}
     now = world.now()
-    assert world.read(lambda tx: tx.search.searchable(now)) == 33
+    assert world.read(lambda tx: searchable(tx, now)) == 33
 
 
 def test_retired_since_tells_whether_a_snapshot_lost_something(world):
@@ -221,10 +222,9 @@ def test_retired_since_tells_whether_a_snapshot_lost_something(world):
     assert not world.read(lambda tx: tx.publications.retired_since(other, Csn(0), 99))
 
 
-def summaries(world, visibility, *terms: str, **more) -> dict[str, set[str]]:
-    query = replace(SearchQuery(terms=terms), **more)
-    found = world.read(lambda tx: tuple(tx.search.node_hits(visibility, query)))
-    return {f"{hit.node.tree}#{hit.node.span}": set(hit.matched) for hit in found}
+def summaries(world, visibility, *told: str, **more) -> dict[str, set[str]]:
+    hits = world.read(lambda tx: found.summaries(tx, visibility, *told, **more))
+    return {f"{tree}#{span}": matched for (tree, span, _), matched in hits.items()}
 
 
 def test_a_summary_is_found_when_all_below_it_is_visible(world):
@@ -248,15 +248,13 @@ def test_a_summary_is_found_when_all_below_it_is_visible(world):
         "p:project:p1#0": {"broker"},
     }
     member = replace(now, own=own(Segment(tree, 2, 8)))
-    assert set(summaries(world, member, "broker", session_id=SessionId("a"))) == {
+    assert set(summaries(world, member, "broker")) == {
         "g:a:0#0+2",
         "g:a:0#2+2",
         "g:a:0#4+4",
+        "p:project:p1#0",
     }
-    assert summaries(world, member, "broker", session_id=SessionId("b")) == {}
     assert set(summaries(world, now, "broker", excluded=("chosen",))) == {"p:project:p1#0"}
-    assert summaries(world, now, "broker", since_ms=0) == {}
-    assert summaries(world, now, "broker", until_ms=99) == {}
     assert summaries(world, replace(now, csn=Csn(0)), "broker") == {}
 
 

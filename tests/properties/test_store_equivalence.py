@@ -36,8 +36,9 @@ from optchat.core.views import Entry, View
 from optchat.errors import OptChatError
 from optchat.refs import BlobHash, Csn, ProjectId, ScopeId, SessionId, Span, TurnId
 from optchat.storage.memory import MemoryStore
-from optchat.storage.ports import Chunk, Job, JobKind, JobState, ModelCall, SearchQuery, Tx
+from optchat.storage.ports import Chunk, Job, JobKind, JobState, ModelCall, Tx
 from optchat.storage.sqlite import SqliteStore
+from tests.harness.found import columns, records, summaries
 
 SCOPES = [ScopeId("project:p"), ScopeId("profile:q")]
 SESSIONS = [SessionId(name) for name in "ab"]
@@ -431,33 +432,21 @@ class Stores(RuleBasedStateMachine):
 
     @rule(
         visibility=visibilities,
-        terms=st.lists(st.sampled_from([*WORDS, "ete", "bar", "-"]), max_size=2),
-        phrases=st.lists(texts, max_size=1),
+        told=st.lists(st.sampled_from([*WORDS, "ete", "bar", "-"]) | texts, max_size=3),
         excluded=st.lists(st.sampled_from(WORDS), max_size=1),
-        session_id=st.none() | sessions,
-        since=st.none() | small,
-        until=st.none() | small,
+        pieces=st.lists(st.sampled_from(["r", "re", "een", "fo"]), max_size=2),
     )
-    def search(self, visibility: Seen, **asked: Any) -> None:
-        query = SearchQuery(
-            terms=tuple(asked["terms"]),
-            phrases=tuple(asked["phrases"]),
-            excluded=tuple(asked["excluded"]),
-            session_id=asked["session_id"],
-            since_ms=asked["since"],
-            until_ms=asked["until"],
-        )
+    def search(
+        self, visibility: Seen, told: list[str], excluded: list[str], pieces: list[str]
+    ) -> None:
         self.both_read(
             lambda tx: (
-                sorted(
-                    (str(h.tree), h.seq, h.text, sorted(h.matched))
-                    for h in tx.search.hits(visibility.of(tx), query)
-                ),
-                sorted(
-                    (str(h.node), sorted(h.matched))
-                    for h in tx.search.node_hits(visibility.of(tx), query)
-                ),
-                tx.search.searchable(visibility.of(tx)),
+                records(tx, visibility.of(tx), *told, excluded=tuple(excluded)),
+                summaries(tx, visibility.of(tx), *told, excluded=tuple(excluded)),
+                columns(tx, visibility.of(tx)),
+                tx.search.frame(visibility.of(tx)).titles,
+                tx.search.holding(pieces),
+                tx.search.known(("red", "green", "nowhere")),
             )
         )
 
@@ -666,11 +655,10 @@ READERS = [
 def seen_by(tx: Tx, seen: Seen) -> object:
     """All that a reader can learn."""
     visibility = seen.of(tx)
-    query = SearchQuery(terms=("red", "ete"), phrases=("foo bar x",), excluded=("green",))
     return (
-        sorted((str(h.tree), h.seq, sorted(h.matched)) for h in tx.search.hits(visibility, query)),
-        sorted((str(h.node), sorted(h.matched)) for h in tx.search.node_hits(visibility, query)),
-        tx.search.searchable(visibility),
+        records(tx, visibility, "red", "ete", "foo bar x", excluded=("green",)),
+        summaries(tx, visibility, "red", "ete", "foo bar x", excluded=("green",)),
+        columns(tx, visibility),
         tx.publications.visible_sessions(visibility),
         [tx.publications.of_session(visibility, s, None, 9) for s in SESSIONS],
         [tx.publications.covering(visibility, s, 0, 1) for s in SESSIONS],

@@ -31,13 +31,14 @@ from optchat.errors import (
 )
 from optchat.limits import BLOB_CHUNK_BYTES
 from optchat.refs import BlobHash, Csn, ProjectId, ScopeId, SessionId, TurnId
-from optchat.storage.ports import SearchQuery, Tx
-from optchat.storage.sqlite import SqliteStore
+from optchat.storage.ports import Tx
+from optchat.storage.sqlite import SqliteStore, index
 from optchat.storage.sqlite import connection as connection_module
 from optchat.storage.sqlite import store as store_module
-from optchat.storage.sqlite.blobs import zstd
-from optchat.storage.sqlite.connection import Connection, check_library
+from optchat.storage.sqlite.blobs import SqliteBlobs, zstd
+from optchat.storage.sqlite.connection import Connection, Sql, check_library
 from optchat.storage.sqlite.migrations import MIGRATIONS, backup_path, backups, migrate
+from tests.harness.found import records
 
 TREE = SessionTree(SessionId("a"), 0)
 READER = Visibility(
@@ -124,8 +125,8 @@ def test_a_wide_file_is_narrowed_and_a_folder_that_was_there_is_left_alone(tmp_p
 
 def test_closing_leaves_one_file_and_reopening_reads_the_same(path):
     def everything(tx: Tx) -> object:
-        hits = tx.search.hits(READER, SearchQuery(terms=("word",)))
-        return tx.records.range(TREE, 0, 99), set(hits), tx.meta.csn(), tx.meta.get("key")
+        hits = records(tx, READER, "word")
+        return tx.records.range(TREE, 0, 99), hits, tx.meta.csn(), tx.meta.get("key")
 
     store = SqliteStore(path)
     store.write(lambda tx: [seal(tx, f"word {n}") for n in range(20)])
@@ -182,7 +183,7 @@ def test_a_repaired_sqlite_is_taken(version):
 
 def test_there_is_one_sqlite_library_under_src():
     """Two in one process drop each other's locks. Our store's is known to one module; the others
-    read a host's file, or build a baseline to compare with."""
+    read a host's file, build a baseline to compare with, or take words apart."""
     root = Path(optchat.__file__).parent
     texts = {p.relative_to(root).as_posix(): p.read_text("utf-8") for p in root.rglob("*.py")}
     stdlib = re.compile(r"^\s*(import|from)\s+sqlite3\b", re.MULTILINE)
@@ -193,6 +194,7 @@ def test_there_is_one_sqlite_library_under_src():
         "evaluation/plain.py",
         "hosts/opencode/transcript/tables.py",
         "storage/sqlite/connection.py",
+        "storage/words.py",
     ]
 
 
@@ -483,11 +485,9 @@ def test_removed_words_and_payloads_leave_no_byte_behind(path, store):
 
     def forget(connection: Connection) -> None:
         connection.begin()
-        connection.run(
-            "insert into record_fts (record_fts, rowid, text) "
-            "select 'delete', doc, text from record_text"
-        )
-        for table in ("record_text", "record", "blob", "pack"):
+        sql = Sql(connection)
+        index.take_out(sql, SqliteBlobs(sql), TREE, 0, 999)
+        for table in ("record", "blob", "pack"):
             connection.run(f"delete from {table}")
         connection.commit()
 
@@ -606,9 +606,10 @@ def test_half_a_surrogate_pair_in_a_name_is_bad_input(store):
 
 def test_an_iterator_that_outlives_its_transaction_says_so(store):
     store.write(lambda tx: seal(tx, "word"))
-    hits = store.read(lambda tx: tx.search.hits(READER, SearchQuery(terms=("word",))))
+    [record] = store.read(lambda tx: tx.records.range(TREE, 0, 1))
+    chunks = store.read(lambda tx: tx.blobs.chunks(record.payload))
     with pytest.raises(StorageError, match="over"):
-        next(hits)
+        next(chunks)
 
 
 # Crashes

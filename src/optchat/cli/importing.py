@@ -44,7 +44,7 @@ def opencode(
     The store is only read, also while OpenCode writes to it. An import that was cut short goes on
     where it was.
     """
-    from optchat.engine.search import parse_time
+    from optchat.engine.recall.query import parse_time
     from optchat.hosts.opencode.transcript import place
 
     request = ImportRequest(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from optchat.coordinator.readers import chosen_scope
 from optchat.engine import forget, presence, targets
 from optchat.engine.deps import Deps
-from optchat.engine.search import parse_time
+from optchat.engine.recall.query import parse_time
 from optchat.errors import OptChatError
 from optchat.storage.ports import Removal, Store, Tx
 from optchat.wire import (

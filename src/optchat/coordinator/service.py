@@ -164,7 +164,14 @@ class Service:
         def work(tx: Tx) -> Answer:
             reader = Reader(tx, visibility(tx, self.deps, request), self.deps.config.privacy)
             aliases = self.deps.config.recall.aliases
-            return call_tool(reader, request.tool, args, request.children, aliases=aliases)
+            return call_tool(
+                reader,
+                request.tool,
+                args,
+                request.children,
+                now_ms=self.deps.clock.now_ms(),
+                aliases=aliases,
+            )
 
         return self.store.read(work).response()
 

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from optchat.coordinator.aliases import call_alias
-from optchat.engine import browse, conversations, retrieve, search
+from optchat.engine import browse, conversations, retrieve
 from optchat.engine.answers import Answer
+from optchat.engine.recall.answer import search
 from optchat.engine.visible import Reader
 from optchat.errors import BadInput
 from optchat.wire import ALIAS_NAMES, ChildInfo
@@ -24,8 +25,22 @@ class _Zoom(msgspec.Struct, forbid_unknown_fields=True):
 class _Search(msgspec.Struct, forbid_unknown_fields=True):
     query: str
     session: str | None = None
+    project: str | None = None
+    directory: str | None = None
+    role: str | None = None
+    evidence: str | None = None
+    kind: str | None = None
+    tool: str | None = None
+    file: str | None = None
+    outcome: str | None = None
     before: str | None = None
     after: str | None = None
+    since: str | None = None
+    until: str | None = None
+    last: str | None = None
+    group: str | None = None
+    family: bool | None = None
+    limit: int | None = None
     cursor: str | None = None
 
 
@@ -74,6 +89,7 @@ def call_tool(
     args: Any,
     children: Sequence[ChildInfo] = (),
     *,
+    now_ms: int,
     aliases: bool = False,
 ) -> Answer:
     """Validate a model's raw arguments and run the tool; the host does not validate them.
@@ -90,8 +106,8 @@ def call_tool(
                     hint="call memory_search, memory_messages or memory_sessions; "
                     "[recall] aliases = true switches such names on",
                 )
-            return call_alias(reader, tool, args, lambda t, a: _run(reader, t, a, children))
-        return _run(reader, tool, args, children)
+            return call_alias(reader, tool, args, lambda t, a: _run(reader, t, a, children, now_ms))
+        return _run(reader, tool, args, children, now_ms)
     except msgspec.ValidationError as error:
         raise BadInput(
             f"{tool} was called with wrong arguments: {error}; nothing was read.",
@@ -99,12 +115,14 @@ def call_tool(
         ) from None
 
 
-def _run(reader: Reader, tool: str, args: Any, children: Sequence[ChildInfo]) -> Answer:
+def _run(
+    reader: Reader, tool: str, args: Any, children: Sequence[ChildInfo], now_ms: int
+) -> Answer:
     match tool:
         case "memory_zoom":
             return retrieve.zoom(reader, **_checked(args, _Zoom))
         case "memory_search":
-            return search.search(reader, **_checked(args, _Search))
+            return search(reader, now_ms=now_ms, **_checked(args, _Search))
         case "memory_date":
             return retrieve.date(reader, **_checked(args, _Date))
         case "memory_messages":

@@ -13,8 +13,8 @@ from optchat.engine.labels import record_label
 from optchat.engine.nodes import digest
 from optchat.engine.originals import AROUND_BYTES, masked_note, read_text
 from optchat.engine.payloads import whole_output
+from optchat.engine.recall.excerpt import excerpt_of
 from optchat.engine.retrieve import iso, page_of
-from optchat.engine.search import excerpt_of
 from optchat.engine.visible import Reader, not_found
 from optchat.errors import BadInput
 from optchat.hosts.opencode.outputs import read_output
@@ -294,7 +294,7 @@ def _told(reader: Reader, message: Message, words: tuple[str, ...]) -> str | Non
     if not all(any(word in text for text in lowered) for word in words):
         return None
     first = next(text for text, low in zip(texts, lowered, strict=True) if words[0] in low)
-    return excerpt_of(first, [words[0]])
+    return excerpt_of(first, [(words[0],)])
 
 
 def _words(query: str) -> tuple[str, ...]:

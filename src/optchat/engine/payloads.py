@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from optchat.core.records import RecordKind
 from optchat.engine.keys import pair_key
 from optchat.engine.originals import told
+from optchat.storage.searched import has_words, searched_text
 from optchat.wire import FilePart, MessageInfo, Part, TextPart, ToolPart
 
 _WHOLE_AT = "; the whole was at "
@@ -45,6 +46,17 @@ def sources(message: MessageInfo, *, mask: bool) -> list[Source]:
     for part in message.parts or []:
         found += _of_part(message, part)
     return [replace(s, text=told(s.text, mask=True)) for s in found] if mask else found
+
+
+def searched(source: Source, *, mask: bool) -> str:
+    """The text that a search finds a record by; ``mask`` says whether the source's text is masked.
+
+    The same as ``searched_text`` of what is kept, for less where the text is just that.
+    """
+    same = source.kind is not RecordKind.TOOL_CALL and not source.attachments
+    if mask and same and has_words(source.kind, source.tool, len(source.payload)):
+        return source.text
+    return searched_text(source.kind, source.tool, source.attachments, source.payload)
 
 
 def _of_part(message: MessageInfo, part: Part) -> list[Source]:

@@ -19,9 +19,12 @@ from optchat.core.scopes import Scope
 from optchat.core.snapshots import Visibility
 from optchat.core.tree import SessionTree
 from optchat.engine.originals import read_text
+from optchat.engine.recall.places import joined
+from optchat.engine.recall.terms import Finder
 from optchat.errors import BadInput
 from optchat.refs import PublicationRef, SessionId, SessionRef, Span, parse_ref
-from optchat.storage.ports import SearchQuery, Tx
+from optchat.storage.ports import Tx
+from optchat.storage.words import spaced, stems
 
 PASSAGES_MAX = 40
 PASSAGE_CHARS_MIN = 24
@@ -123,10 +126,13 @@ def _repeated(
         retention_epoch=scope.retention_epoch,
         own=Lineage(everything),
     )
-    for hit in tx.search.hits(visibility, SearchQuery(phrases=phrases)):
-        if hit.tree.session_id in numbers and not going.holds(hit.tree, hit.seq):
-            number = numbers[hit.tree.session_id]
-            yield SessionRef(number, hit.tree.generation, Span(hit.seq, 1))
+    frame = tx.search.frame(visibility)
+    finder = Finder(tx, frame)
+    found = joined(finder.of(form) for phrase in phrases if (form := stems(spaced(phrase))))
+    for row in found.counted()[0].tolist():
+        tree, seq = frame.trees[frame.tree[row]], int(frame.seq[row])
+        if tree.session_id in numbers and not going.holds(tree, seq):
+            yield SessionRef(numbers[tree.session_id], tree.generation, Span(seq, 1))
 
 
 def _passages(tx: Tx, pieces: Sequence[Segment], *, mask: bool) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from optchat.engine.forest import Forest
 from optchat.engine.keys import event_key, kept_digest
 from optchat.engine.lifecycle import branch, fork
 from optchat.engine.nodes import complete_parents, hurry_session, seal_leaf
-from optchat.engine.payloads import Source, sources
+from optchat.engine.payloads import Source, searched, sources
 from optchat.engine.publish import schedule_publication
 from optchat.engine.scopes import published_in, settle
 from optchat.engine.sessions import (
@@ -366,7 +366,8 @@ class _Sealing:
         sealed = [event for event in self._events if isinstance(event, _Sealed)]
         blobs = self.tx.blobs.put_many([event.source.payload for event in sealed])
         records = [self._record(e, blob) for e, blob in zip(sealed, blobs, strict=True)]
-        self.tx.records.append(records, [event.source.text for event in sealed])
+        mask = self.deps.config.privacy.mask
+        self.tx.records.append(records, [searched(e.source, mask=mask) for e in sealed])
         self.tx.records.put_turns(tuple(self._opened.values()))
         self.tx.records.put_messages(self._messages)
         self.sealed += len(records)

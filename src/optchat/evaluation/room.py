@@ -117,7 +117,9 @@ class Room:
         )
         started = time.perf_counter()
         answer = self.store.read(
-            lambda tx: call_tool(Reader(tx, visibility), "memory_search", args)
+            lambda tx: call_tool(
+                Reader(tx, visibility), "memory_search", args, now_ms=self.clock.now_ms()
+            )
         )
         self.times.append(time.perf_counter() - started)
         return answer.data

@@ -1,16 +1,37 @@
-"""The words that a search sees: one rule for every store.
+"""The words that a search sees: one rule for every store, and for the questions.
 
-It is the rule of SQLite's ``unicode61 remove_diacritics 2``: a word is a run of letters, numbers
-and private-use characters, lower-cased, Latin letters without their diacritics. It differs from it
-on what Unicode added or changed after 6.1, and on the few characters with a special fold (µ, the
-long s). ASCII agrees wholly, as do Latin-1 and Latin Extended-A but for these two.
+It is FTS5's own tokenizer (``porter unicode61 remove_diacritics 2``) over a prepared text: each
+character of a script without spaces is a word of its own, and the parts of ``camelCase`` words
+stand once more at the end, so that they are found however they are written.
 """
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Sequence
-from functools import lru_cache
+import re
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import apsw
+
+TOKENIZER = ("porter", "unicode61", "remove_diacritics", "2")
+
+CJK = "\u1100-\u11ff\u3040-\u30ff\u3130-\u318f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f"
+CJK += "\uac00-\ud7ff\uf900-\ufaff\uff66-\uff9f\U0001b000-\U0001b16f\U00020000-\U0003ffff"
+_CJK = re.compile(f"[{CJK}]")
+# What a text's characters are, a byte each: a regular expression over the text itself costs more than
+# all the rest of indexing it.
+_SHAPES = bytes(
+    97 if chr(n).islower() or chr(n).isdigit() else 65 if chr(n).isupper() else 32
+    for n in range(128)
+) + bytes(32 for _ in range(128))
+_HUMPS = (b"aA", b"AAa")
+_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+", re.ASCII)
+PARTS_MAX = 8
+CAMEL_CHARS_MAX = 64
+"""A longer run of letters is no name but data."""
+
+_local = threading.local()
 
 
 def searchable(text: str) -> str:
@@ -18,29 +39,83 @@ def searchable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
+def indexed(text: str) -> str:
+    """What FTS5 is given for ``text``: ``spaced``, with the parts of its camelCase words behind."""
+    told = spaced(searchable(text))
+    parts = dict.fromkeys(" ".join(found) for found in _camel(told))
+    return f"{told}\n{' . '.join(parts)}" if parts else told
+
+
+def spaced(text: str) -> str:
+    """``text`` with a space on both sides of each character of a script without spaces."""
+    return text if text.isascii() else _CJK.sub(r" \g<0> ", text)
+
+
+def unspaced_at(text: str, at: int) -> int:
+    """Where the character at ``at`` of ``spaced(text)``, given as ``text``, stands in the text."""
+    return at if text.isascii() else max(0, at - 2 * len(_CJK.findall(text, 0, at)) - _inside(text, at))
+
+
+def _inside(text: str, at: int) -> int:
+    """1 when the character itself is one that has a space put before it."""
+    return int(at < len(text) and _CJK.match(text, at) is not None)
+
+
+def parts(word: str) -> tuple[str, ...]:
+    """The parts of a camelCase word, in order; nothing for another."""
+    return next(iter(_camel(word)), ())
+
+
+def _camel(text: str) -> Iterator[tuple[str, ...]]:
+    """The parts of each camelCase word of a text, in order, each word once."""
+    shapes = text.encode("ascii", "replace").translate(_SHAPES)
+    found: dict[int, int] = {}
+    for hump in _HUMPS:
+        at = shapes.find(hump)
+        while at >= 0:
+            start = shapes.rfind(b" ", 0, at) + 1
+            end = shapes.find(b" ", at)
+            end = end if end >= 0 else len(shapes)
+            if end - start <= CAMEL_CHARS_MAX:
+                found[start] = end
+            at = shapes.find(hump, end)
+    for word in dict.fromkeys(text[start:end] for start, end in sorted(found.items())):
+        pieces = tuple(_PART.findall(word))
+        if 1 < len(pieces) <= PARTS_MAX:
+            yield pieces
+
+
+def stems(text: str) -> tuple[str, ...]:
+    """The stems of ``text`` in order, as an index holds them. Cost O(n)."""
+    return tuple(_tokenizers()[0](_utf8(text), apsw.FTS5_TOKENIZE_QUERY, None, **_PLAIN))
+
+
+def placed(text: str) -> list[tuple[int, int, str]]:
+    """``stems`` with the bytes of UTF-8 where each begins and ends."""
+    return _tokenizers()[0](_utf8(text), apsw.FTS5_TOKENIZE_QUERY, None, include_colocated=False)
+
+
 def words(text: str) -> tuple[str, ...]:
-    """The words of ``text`` in order. Cost O(n)."""
-    return tuple("".join(map(_folded, text)).split())
+    """The words of ``text``, lower-cased and without diacritics but not stemmed."""
+    return tuple(_tokenizers()[1](_utf8(text), apsw.FTS5_TOKENIZE_QUERY, None, **_PLAIN))
 
 
-@lru_cache(maxsize=4096)
-def _folded(character: str) -> str:
-    """A word character lower-cased and bare, "" for a mark inside a word, else a space."""
-    category = unicodedata.category(character)
-    if "\u0300" <= character <= "\u0331":  # the marks that unicode61 takes as part of a word
-        return ""
-    if category[0] not in "LN" and category != "Co":
-        return " "
-    lower = character.lower()
-    lower = lower if len(lower) == 1 else character
-    base = unicodedata.normalize("NFD", lower)[0]
-    return base if base.isascii() else lower
+_PLAIN = {"include_offsets": False, "include_colocated": False}
 
 
-def holds(text_words: Sequence[str], phrase: Sequence[str]) -> bool:
-    """Whether ``phrase`` stands in ``text_words`` as consecutive words; an empty one never does."""
-    length = len(phrase)
-    return length > 0 and any(
-        tuple(text_words[at : at + length]) == tuple(phrase)
-        for at in range(len(text_words) - length + 1)
-    )
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
+
+
+def _tokenizers() -> tuple[Any, Any]:
+    """A pair for each thread: apsw lets one thread at a time use a connection."""
+    try:
+        return _local.tokenizers
+    except AttributeError:
+        connection = apsw.Connection(":memory:")
+        name, *rest = TOKENIZER
+        _local.tokenizers = (
+            connection.fts5_tokenizer(name, rest),
+            connection.fts5_tokenizer(rest[0], rest[1:]),
+        )
+        return _local.tokenizers

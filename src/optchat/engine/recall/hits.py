@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 
@@ -11,25 +9,26 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     """One place that answers the query.
 
     ``kind`` is a record's, or "summary" or "title"; ``evidence`` says who wrote it. ``time`` is of
-    the record, local, ISO. ``matched`` are the query's words and phrases that it holds, ``why`` how
+    the record, ISO in UTC. ``matched`` are the query's words and phrases that it holds, ``why`` how
     it came here, in words. ``score`` compares hits of one answer and nothing else. ``more`` are the
-    refs of the session's next best records when hits are grouped by session.
+    refs of the session's next best places when hits are grouped by session. ``label`` is a summary's.
     """
 
     ref: str
     session: str | None
-    title: str
-    project: str | None
-    directory: str | None
-    time: str | None
+    title: str = ""
+    project: str | None = None
+    directory: str | None = None
+    time: str | None = None
     kind: str
-    evidence: str | None
-    tool: str | None
+    evidence: str | None = None
+    tool: str | None = None
     excerpt: str
     matched: list[str]
-    score: float
+    score: float = 0.0
     why: list[str]
     more: list[str] = []
+    label: str | None = None
 
 
 class Coverage(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +52,3 @@ class Relax(msgspec.Struct, frozen=True, kw_only=True):
     without: str
     records: int
 
-
-def as_data(value: msgspec.Struct) -> dict[str, Any]:
-    return msgspec.to_builtins(value)

@@ -11,7 +11,7 @@ from optchat.errors import Conflict, IntegrityError
 from optchat.refs import BlobHash, FoldId, SessionId, TurnId
 from optchat.storage.memory.state import Changes
 from optchat.storage.sealing import check_consecutive
-from optchat.storage.words import searchable, words
+from optchat.storage.words import indexed, searchable, stems
 
 
 class MemoryRecords:
@@ -33,7 +33,7 @@ class MemoryRecords:
             self._changes.put(self._tables.records, key, record)
             if text:
                 self._changes.put(self._tables.texts, key, searchable(text))
-                self._changes.put(self._tables.words, key, words(searchable(text)))
+                self._changes.put(self._tables.words, key, stems(indexed(text)))
         length = generation.length + len(records)
         self._changes.put(self._tables.generations, tree, replace(generation, length=length))
 

@@ -1,22 +1,21 @@
-"""Publications and search in dictionaries: the visibility rule, word for word (§9, §11)."""
+"""Publications in dictionaries: the visibility rule, word for word (§9, §11)."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from optchat.core.publications import Publication
 from optchat.core.records import Fold, Session
-from optchat.core.snapshots import Visibility, sees_scope_node
-from optchat.core.tree import Node, NodeKind, ScopeTree, SessionTree
+from optchat.core.snapshots import Visibility
+from optchat.core.tree import SessionTree
 from optchat.errors import Conflict
 from optchat.refs import Csn, FoldId, ScopeId, SessionId, TurnId
 from optchat.storage.memory.state import Changes, Tables, grouped
-from optchat.storage.ports import NodeHit, SearchHit, SearchQuery, SharedBase
-from optchat.storage.words import holds, searchable, words
+from optchat.storage.ports import SharedBase
 
 
-def _seen(tables: Tables, visibility: Visibility) -> list[Publication]:
+def seen(tables: Tables, visibility: Visibility) -> list[Publication]:
     """The publications that a snapshot sees, by number."""
     return [
         p
@@ -27,7 +26,7 @@ def _seen(tables: Tables, visibility: Visibility) -> list[Publication]:
     ]
 
 
-def _published(seen: Sequence[Publication], tree: SessionTree, seq: int) -> bool:
+def published(seen: Sequence[Publication], tree: SessionTree, seq: int) -> bool:
     """Whether one of ``seen`` covers the own record ``seq`` of ``tree``."""
     return any(
         part.tree == tree and part.span.start <= seq < part.span.end_exclusive
@@ -36,7 +35,7 @@ def _published(seen: Sequence[Publication], tree: SessionTree, seq: int) -> bool
     )
 
 
-def _own(visibility: Visibility, tree: SessionTree, seq: int) -> bool:
+def own(visibility: Visibility, tree: SessionTree, seq: int) -> bool:
     segments = visibility.own.segments if visibility.own is not None else ()
     return any(s.tree == tree and s.start <= seq < s.end_exclusive for s in segments)
 
@@ -84,7 +83,7 @@ class MemoryPublications:
     ) -> tuple[Publication, ...]:
         found = [
             p
-            for p in reversed(_seen(self._tables, visibility))
+            for p in reversed(seen(self._tables, visibility))
             if p.session_id == session_id and (before is None or p.seq < before)
         ]
         return tuple(found[: max(limit, 0)])
@@ -183,14 +182,14 @@ class MemoryPublications:
     def visible_count(
         self, visibility: Visibility, tree: SessionTree, start: int, end_exclusive: int
     ) -> int:
-        seen = _seen(self._tables, visibility)
+        found = seen(self._tables, visibility)
         return sum(
-            of == tree and start <= seq < end_exclusive and _published(seen, tree, seq)
+            of == tree and start <= seq < end_exclusive and published(found, tree, seq)
             for of, seq in self._tables.records
         )
 
     def visible_sessions(self, visibility: Visibility) -> tuple[tuple[Session, int, int, int], ...]:
-        by_session = grouped([(p.session_id, p) for p in _seen(self._tables, visibility)])
+        by_session = grouped([(p.session_id, p) for p in seen(self._tables, visibility)])
         scope_id = visibility.scope_id
         found = [
             (
@@ -208,73 +207,3 @@ class MemoryPublications:
         ]
         found.sort(key=lambda row: (-row[3], row[0].number, row[0].session_id))
         return tuple(found)
-
-
-class MemorySearch:
-    def __init__(self, changes: Changes) -> None:
-        self._tables = changes.tables
-
-    def hits(self, visibility: Visibility, query: SearchQuery) -> Iterator[SearchHit]:
-        asked = {term: words(searchable(term)) for term in (*query.terms, *query.phrases)}
-        excluded = [words(searchable(word)) for word in query.excluded]
-        found: list[SearchHit] = []
-        for tree, seq in self._visible(visibility):
-            record = self._tables.records[tree, seq]
-            if query.session_id is not None and tree.session_id != query.session_id:
-                continue
-            if query.since_ms is not None and record.host_time_ms < query.since_ms:
-                continue
-            if query.until_ms is not None and record.host_time_ms >= query.until_ms:
-                continue
-            text = self._tables.words[tree, seq]
-            matched = frozenset(term for term, phrase in asked.items() if holds(text, phrase))
-            if matched and not any(holds(text, word) for word in excluded):
-                found.append(
-                    SearchHit(
-                        tree=tree, seq=seq, text=self._tables.texts[tree, seq], matched=matched
-                    )
-                )
-        return iter(found)
-
-    def node_hits(self, visibility: Visibility, query: SearchQuery) -> Iterator[NodeHit]:
-        if query.since_ms is not None or query.until_ms is not None:
-            return iter(())
-        asked = {term: words(searchable(term)) for term in (*query.terms, *query.phrases)}
-        excluded = [words(searchable(word)) for word in query.excluded]
-        found: list[NodeHit] = []
-        for node in self._visible_summaries(visibility, query.session_id):
-            text = words(searchable(node.text))
-            matched = frozenset(term for term, phrase in asked.items() if holds(text, phrase))
-            if matched and not any(holds(text, word) for word in excluded):
-                found.append(NodeHit(node=node, matched=matched))
-        return iter(found)
-
-    def _visible_summaries(
-        self, visibility: Visibility, session_id: SessionId | None
-    ) -> Iterator[Node]:
-        seen = _seen(self._tables, visibility)
-        for revisions in self._tables.nodes.values():
-            for node in revisions:
-                if node.kind is not NodeKind.SUMMARY or not node.seen_at(visibility.csn):
-                    continue
-                tree = node.tree
-                if isinstance(tree, ScopeTree):
-                    if session_id is None and sees_scope_node(visibility, node):
-                        yield node
-                elif session_id in (None, tree.session_id) and all(
-                    (tree, seq) in self._tables.records
-                    and (_own(visibility, tree, seq) or _published(seen, tree, seq))
-                    for seq in range(node.span.start, node.span.end_exclusive)
-                ):
-                    yield node
-
-    def searchable(self, visibility: Visibility) -> int:
-        return sum(1 for _ in self._visible(visibility))
-
-    def _visible(self, visibility: Visibility) -> Iterator[tuple[SessionTree, int]]:
-        seen = _seen(self._tables, visibility)
-        return (
-            (tree, seq)
-            for tree, seq in self._tables.texts
-            if _own(visibility, tree, seq) or _published(seen, tree, seq)
-        )

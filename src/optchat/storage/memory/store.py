@@ -14,8 +14,9 @@ from optchat.errors import Fenced, StorageError
 from optchat.storage.memory.ledger import MemoryChunks, MemoryLedger
 from optchat.storage.memory.queue import MemoryJobs, MemoryMeta, MemoryRemovals
 from optchat.storage.memory.records import MemoryRecords
+from optchat.storage.memory.search import MemorySearch
 from optchat.storage.memory.sessions import MemorySessions
-from optchat.storage.memory.sharing import MemoryPublications, MemorySearch
+from optchat.storage.memory.sharing import MemoryPublications
 from optchat.storage.memory.state import Changes, Tables
 from optchat.storage.memory.trees import MemoryBlobs, MemoryTrees
 from optchat.storage.ports import Damage, Tx
@@ -66,6 +67,9 @@ class MemoryStore:
 
     def rebuild_search(self) -> None:
         """Search looks through the texts themselves."""
+
+    def complete_search(self) -> None:
+        """As ``rebuild_search``."""
 
     def close(self) -> None:
         self._closed = True

@@ -10,6 +10,7 @@ Every implementation passes ``tests/conformance``. A read that serves a caller t
 they are.
 """
 
+from optchat.storage.ports.frame import Frame, Places, Summaries, Titled
 from optchat.storage.ports.history import Blobs, Records, Sessions
 from optchat.storage.ports.shared import Publications, Search, Trees
 from optchat.storage.ports.store import Clock, IdSource, Meta, Removals, Store, Tx
@@ -21,10 +22,7 @@ from optchat.storage.ports.values import (
     JobKind,
     JobState,
     ModelCall,
-    NodeHit,
     Removal,
-    SearchHit,
-    SearchQuery,
     SharedBase,
     Spent,
 )
@@ -37,6 +35,7 @@ __all__ = [
     "Clock",
     "Damage",
     "DamageKind",
+    "Frame",
     "IdSource",
     "Job",
     "JobKind",
@@ -45,18 +44,18 @@ __all__ = [
     "Ledger",
     "Meta",
     "ModelCall",
-    "NodeHit",
+    "Places",
     "Publications",
     "Records",
     "Removal",
     "Removals",
     "Search",
-    "SearchHit",
-    "SearchQuery",
     "Sessions",
     "SharedBase",
     "Spent",
     "Store",
+    "Summaries",
+    "Titled",
     "Trees",
     "Tx",
 ]

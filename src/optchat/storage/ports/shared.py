@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from optchat.core.publications import Publication
@@ -11,7 +11,8 @@ from optchat.core.snapshots import Visibility
 from optchat.core.tree import Node, SessionTree, Tree
 from optchat.core.views import View
 from optchat.refs import Csn, FoldId, ScopeId, SessionId, Span, TurnId
-from optchat.storage.ports.values import NodeHit, SearchHit, SearchQuery, SharedBase
+from optchat.storage.ports.frame import Frame, Places
+from optchat.storage.ports.values import SharedBase
 
 
 class Trees(Protocol):
@@ -194,25 +195,28 @@ class Publications(Protocol):
 
 
 class Search(Protocol):
-    """Full text over record originals, inside the visibility filter before any limit."""
+    """What a reader may see as columns, and where a stem stands in all there is.
 
-    def hits(self, visibility: Visibility, query: SearchQuery) -> Iterator[SearchHit]:
-        """Visible records that hold at least one term or phrase and no excluded word.
+    Stems are those of ``storage/words.py``. A stem's places are of every document: they are to be
+    cut to the frame's rows before anything is counted, limited or told (I4).
+    """
 
-        In no particular order. What is not visible influences neither the hits nor their number
-        nor, since scores are made from the hits alone, their rank.
-        """
+    def frame(self, visibility: Visibility) -> Frame:
+        """The visible records that have words, with the visible titles and summaries."""
         ...
 
-    def node_hits(self, visibility: Visibility, query: SearchQuery) -> Iterator[NodeHit]:
-        """Visible summary nodes that match like ``hits``; verbatim and fallback nodes never do.
-
-        A session's node is visible when every record below it is; one that crosses the point where
-        its generation began is left out, for its halves are found. A query for one session leaves
-        the shared tree out; a query with times gives none, for a node has no one time.
-        """
+    def places(self, stems: Sequence[str]) -> dict[str, Places]:
+        """Where each stem stands in records; empty for one that stands nowhere."""
         ...
 
-    def searchable(self, visibility: Visibility) -> int:
-        """How many records a search under this visibility looks at."""
+    def node_places(self, stems: Sequence[str]) -> dict[str, Places]:
+        """Where each stem stands in summaries; verbatim and fallback nodes have no words."""
+        ...
+
+    def known(self, stems: Sequence[str]) -> tuple[str, ...]:
+        """Those of ``stems`` that stand in some record, whoever may see it."""
+        ...
+
+    def holding(self, pieces: Sequence[str]) -> tuple[str, ...]:
+        """The stems that contain one of ``pieces``, whoever may see them, in order."""
         ...

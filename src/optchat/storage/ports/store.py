@@ -113,7 +113,14 @@ class Store(Protocol):
         ...
 
     def rebuild_search(self) -> None:
-        """Make the search indexes anew from the texts that they are over; changes nothing else."""
+        """Make the search indexes anew from what is kept; changes nothing else."""
+        ...
+
+    def complete_search(self) -> None:
+        """Index what a change of the rules has left out, a piece at a time; else a no-op.
+
+        Others may read and write meanwhile; what they find is counted as not indexed yet.
+        """
         ...
 
     def scrub(self) -> bool:

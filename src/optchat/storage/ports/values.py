@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from optchat.core.tree import Node, SessionTree
 from optchat.refs import BlobHash, Csn, ScopeId, SessionId, TurnId
 
 
@@ -124,43 +123,6 @@ class SharedBase:
     policy_revision: int
     retention_epoch: int
     text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchQuery:
-    """A parsed query: every term and phrase is literal text, already lower-cased.
-
-    ``terms`` are words, ``phrases`` word sequences, ``excluded`` words that a hit must not have.
-    Times are of the record, half-open, in milliseconds.
-    """
-
-    terms: tuple[str, ...] = ()
-    phrases: tuple[str, ...] = ()
-    excluded: tuple[str, ...] = ()
-    session_id: SessionId | None = None
-    since_ms: int | None = None
-    until_ms: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchHit:
-    """One visible record that matches, with the searched text to cut an excerpt from.
-
-    ``matched`` counts the distinct terms and phrases that it holds.
-    """
-
-    tree: SessionTree
-    seq: int
-    text: str
-    matched: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeHit:
-    """One visible summary that matches; like ``SearchHit``."""
-
-    node: Node
-    matched: frozenset[str]
 
 
 class DamageKind(StrEnum):

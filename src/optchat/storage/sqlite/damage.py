@@ -4,9 +4,16 @@
 
 from __future__ import annotations
 
+from zlib import crc32
+
+import numpy as np
+
 from optchat.errors import IntegrityError
 from optchat.storage.ports import Damage, DamageKind
-from optchat.storage.sqlite.connection import Connection
+from optchat.storage.sqlite.connection import Connection, Sql
+from optchat.storage.sqlite.frames import left_of
+from optchat.storage.sqlite.index import DOCS_AT_ONCE, texts
+from optchat.storage.words import stems
 
 INDEXES = ("record_fts", "node_fts")
 FINDINGS_MAX = 20
@@ -33,11 +40,12 @@ def file_damage(connection: Connection) -> tuple[Damage, ...]:
 
 
 def index_damage(connection: Connection) -> tuple[Damage, ...]:
-    """Whether each search index holds exactly the words of the texts that it is over.
+    """Whether each search index is whole, and that of records has exactly the words of its texts.
 
-    FTS5 takes this check as an insertion, so that it needs the writer; nothing is written.
+    FTS5 takes its check as an insertion, so that it needs the writer; nothing is written.
     """
-    return tuple(found for name in INDEXES if (found := _of_index(connection, name)) is not None)
+    found = tuple(found for name in INDEXES if (found := _of_index(connection, name)) is not None)
+    return found or _of_words(connection)
 
 
 def _of_index(connection: Connection, name: str) -> Damage | None:
@@ -45,22 +53,38 @@ def _of_index(connection: Connection, name: str) -> Damage | None:
     try:
         connection.run(f"insert into {name} ({name}, rank) values ('integrity-check', 1)")
     except IntegrityError as error:
-        return Damage(DamageKind.INDEX, f"{name} does not match its texts ({error.message})")
+        return Damage(DamageKind.INDEX, f"{name} is not whole ({error.message})")
     finally:
         connection.rollback()
     return None
 
 
-def rebuild_indexes(connection: Connection) -> None:
-    """Make every search index anew from the texts that it is over."""
-    connection.begin()
-    try:
-        for name in INDEXES:
-            connection.run(f"insert into {name} ({name}) values ('rebuild')")
-        connection.commit()
-    except BaseException:
-        connection.rollback()
-        raise
+def _of_words(connection: Connection) -> tuple[Damage, ...]:
+    """Compare a sum over the words of each document, as it is indexed and as its text has them."""
+    sql = Sql(connection)
+    row = sql.one("select coalesce(max(doc) + 1, 0) from record")
+    count = int(row[0]) if row is not None else 0
+    indexed = np.zeros(count, np.uint64)
+    for (term,) in sql.all("select term from record_words"):
+        told = sql.one("select group_concat(doc) from record_places where term = ?", (term,))
+        docs = np.fromstring(told[0] if told is not None else "", np.int64, sep=",")
+        if len(docs) and docs[-1] >= count:
+            return (Damage(DamageKind.INDEX, "record_fts has words of no record"),)
+        np.add.at(indexed, docs, np.uint64(crc32(term.encode())))
+    wrong, at = 0, 0
+    left = left_of(sql)
+    while at < count:
+        try:
+            read = texts(sql, at, DOCS_AT_ONCE)
+        except IntegrityError:
+            return ()  # an original is damaged; it is told as such, and the index cannot be judged
+        for doc, text in read:
+            total = sum(crc32(stem.encode()) for stem in stems(text))
+            wrong += doc not in left and total % 2**64 != int(indexed[doc])
+        at = read[-1][0] + 1 if read else count
+    if not wrong:
+        return ()
+    return (Damage(DamageKind.INDEX, f"record_fts has other words than {wrong} records"),)
 
 
 def _names_index(text: str) -> bool:

@@ -5,10 +5,10 @@
 -- `born` and `died` are commit sequence numbers: a snapshot at c sees born <= c and not died <= c.
 
 create table counter (
-  name text primary key,                 -- csn, epoch
+  name text primary key,                 -- csn, epoch, index
   value integer not null
 ) strict, without rowid;
-insert into counter values ('csn', 0), ('epoch', 0);
+insert into counter values ('csn', 0), ('epoch', 0), ('index', 0);
 
 create table meta (
   key text primary key,
@@ -137,28 +137,20 @@ create table place (
   primary key (generation_id, number)
 ) strict, without rowid;
 
--- The searched text of a record: what record_fts indexes and excerpts are cut from.
-create table record_text (
-  doc integer primary key,
-  session_id text not null,
-  generation integer not null,
-  seq integer not null,
-  host_time_ms integer not null,
-  text text not null,
-  unique (session_id, generation, seq)   -- counting what a search looks at, and removal
-) strict;
-
+-- The words of records, and no text: what was indexed is made again from a payload
+-- (`storage/searched.py`) when a record is taken out.
 -- No column sizes: nothing is ranked by bm25, whose averages would speak of what is not visible.
 create virtual table record_fts using fts5 (
   text,
-  content = 'record_text',
-  content_rowid = 'doc',
-  tokenize = "unicode61 remove_diacritics 2",
+  content = '',
+  tokenize = "porter unicode61 remove_diacritics 2",
   detail = full,
   columnsize = 0
 );
 -- Removed words leave the index's pages at once, not with some later merge.
 insert into record_fts (record_fts, rank) values ('secure-delete', 1);
+create virtual table record_places using fts5vocab (record_fts, instance);
+create virtual table record_words using fts5vocab (record_fts, row);
 
 create table message (
   session_id text not null,
@@ -219,26 +211,27 @@ create table node (
 -- At most one live revision of a span; contiguous live leaves.
 create unique index node_live on node (tree, count, start) where died is null;
 
--- The text of a summary: what node_fts indexes. Verbatim nodes are found by their records.
-create table node_text (
+-- The summaries, numbered for their index. Verbatim nodes are found by their records.
+create table node_doc (
   doc integer primary key,
   tree text not null,
-  start integer not null,
   count integer not null,
+  start integer not null,
   revision integer not null,
-  text text not null,
-  unique (tree, start, count, revision)  -- removal
+  born integer not null,
+  died integer,
+  unique (tree, count, start, revision)  -- removal
 ) strict;
 
 create virtual table node_fts using fts5 (
   text,
-  content = 'node_text',
-  content_rowid = 'doc',
-  tokenize = "unicode61 remove_diacritics 2",
+  content = '',
+  tokenize = "porter unicode61 remove_diacritics 2",
   detail = full,
   columnsize = 0
 );
 insert into node_fts (node_fts, rank) values ('secure-delete', 1);
+create virtual table node_places using fts5vocab (node_fts, instance);
 
 create table tree_view (
   tree text not null,

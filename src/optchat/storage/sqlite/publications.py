@@ -15,6 +15,7 @@ from optchat.core.tree import SessionTree
 from optchat.errors import Conflict
 from optchat.refs import Csn, FoldId, ScopeId, SessionId, Span, TurnId
 from optchat.storage.ports import SharedBase
+from optchat.storage.sqlite.frames import drop_frames
 from optchat.storage.sqlite.connection import Args, Row, Sql
 from optchat.storage.sqlite.records import decode_pin
 from optchat.storage.sqlite.sessions import SESSION_COLUMNS, session_of_row
@@ -179,6 +180,7 @@ class SqlitePublications:
 
     def remove(self, scope_id: ScopeId, seq: int) -> None:
         self._sql.run("delete from publication where scope_id = ? and seq = ?", (scope_id, seq))
+        drop_frames(self._sql)
 
     def move_covers(self, tree: SessionTree, to: SessionTree) -> None:
         self._sql.run(
@@ -186,6 +188,7 @@ class SqlitePublications:
             "where session_id = ? and generation = ?",
             (to.session_id, to.generation, tree.session_id, tree.generation),
         )
+        drop_frames(self._sql)
 
     def remove_rendered(self, scope_id: ScopeId) -> int:
         of_scope = (

@@ -13,9 +13,10 @@ from optchat.core.tree import SessionTree
 from optchat.errors import IntegrityError
 from optchat.refs import BlobHash, FoldId, SessionId, TurnId
 from optchat.storage.sealing import check_consecutive
+from optchat.storage.sqlite import index
 from optchat.storage.sqlite.blobs import SqliteBlobs
 from optchat.storage.sqlite.connection import Row, Sql
-from optchat.storage.words import searchable
+from optchat.storage.sqlite.frames import drop_frames
 
 _RECORD = (
     "r.seq, r.event_key, r.turn_id, r.message_id, r.kind, r.host_time_ms, r.sealed_ms, b.hash, "
@@ -116,19 +117,7 @@ class SqliteRecords:
         )
         assert row is not None
         first = int(row[0])
-        found = [
-            (first + at, r, searchable(text))
-            for at, (r, text) in enumerate(zip(records, texts, strict=True))
-            if text
-        ]
-        self._sql.many(
-            "insert into record_text (doc, session_id, generation, seq, host_time_ms, text) "
-            "values (?, ?, ?, ?, ?, ?)",
-            ((doc, r.session_id, r.generation, r.seq, r.host_time_ms, t) for doc, r, t in found),
-        )
-        self._sql.many(
-            "insert into record_fts (rowid, text) values (?, ?)", ((d, t) for d, _, t in found)
-        )
+        index.add(self._sql, enumerate(texts, first))
 
     def record(self, tree: SessionTree, seq: int) -> Record | None:
         found = self.range(tree, seq, seq + 1)
@@ -276,14 +265,7 @@ class SqliteRecords:
 
     def remove(self, tree: SessionTree, start: int, end_exclusive: int) -> tuple[BlobHash, ...]:
         place = (tree.session_id, tree.generation, start, end_exclusive)
-        docs = self._sql.all(
-            "delete from record_text where session_id = ? and generation = ? "
-            "and seq >= ? and seq < ? returning doc, text",
-            place,
-        )
-        self._sql.many(
-            "insert into record_fts (record_fts, rowid, text) values ('delete', ?, ?)", docs
-        )
+        index.take_out(self._sql, self._blobs, tree, start, end_exclusive)
         payloads = tuple(record.payload for record in self.range(tree, start, end_exclusive))
         self._sql.run(
             f"delete from record where generation_id = {_GENERATION} and seq >= ? and seq < ?",
@@ -321,11 +303,7 @@ class SqliteRecords:
                 for r in moved
             ),
         )
-        self._sql.run(
-            "update record_text set session_id = ?, generation = ? "
-            "where session_id = ? and generation = ? and seq < ?",
-            (to.session_id, to.generation, tree.session_id, tree.generation, end_exclusive),
-        )
+        drop_frames(self._sql)
 
 
 _decode_attachments = msgspec.json.Decoder(tuple[str, ...]).decode

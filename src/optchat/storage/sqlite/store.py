@@ -19,10 +19,12 @@ from typing import Any, Generic, TypeVar
 
 from optchat.errors import Fenced, OptChatError, StorageError
 from optchat.storage.ports import Clock, Damage, Tx
+from optchat.storage.sqlite import index
 from optchat.storage.sqlite.blobs import SqliteBlobs
 from optchat.storage.sqlite.chunks import SqliteChunks
 from optchat.storage.sqlite.connection import Connection, Sql, make_private
-from optchat.storage.sqlite.damage import file_damage, index_damage, rebuild_indexes
+from optchat.storage.sqlite.damage import file_damage, index_damage
+from optchat.storage.sqlite.frames import Frames
 from optchat.storage.sqlite.jobs import SqliteJobs
 from optchat.storage.sqlite.ledger import SqliteLedger
 from optchat.storage.sqlite.meta import SqliteMeta
@@ -49,7 +51,7 @@ TRUNCATE_PAGES = 4_000
 class SqliteTx:
     """One transaction, as families of verbs."""
 
-    def __init__(self, sql: Sql) -> None:
+    def __init__(self, sql: Sql, frames: Frames) -> None:
         self.sessions = SqliteSessions(sql)
         self.blobs = SqliteBlobs(sql)
         self.records = SqliteRecords(sql, self.blobs)
@@ -58,7 +60,7 @@ class SqliteTx:
         self.jobs = SqliteJobs(sql)
         self.ledger = SqliteLedger(sql)
         self.chunks = SqliteChunks(sql, self.blobs)
-        self.search = SqliteSearch(sql)
+        self.search = SqliteSearch(sql, frames)
         self.removals = SqliteRemovals(sql)
         self.meta = SqliteMeta(sql)
 
@@ -133,10 +135,13 @@ class SqliteStore:
         self._readers: list[Connection] = []
         self._slots = threading.Semaphore(READERS_MAX)
         self._truncate_at = TRUNCATE_PAGES
+        self._frames = Frames()
         make_private(path)
         self._writer = Connection(path, readonly=False)
         try:
             migrate(self._writer, path, now_ms=(clock or SystemClock()).now_ms())
+            if not index.is_current(Sql(self._writer)):
+                index.empty(self._writer)
         except BaseException:
             self._writer.close()
             raise
@@ -198,7 +203,12 @@ class SqliteStore:
         return (*found, *self._do(index_damage))
 
     def rebuild_search(self) -> None:
-        self._do(rebuild_indexes)
+        self._do(index.empty)
+        self.complete_search()
+
+    def complete_search(self) -> None:
+        while self._do(index.fill):
+            pass
 
     def drop_backups(self) -> int:
         """Remove the copies that migrations made, for they hold what was forgotten since."""
@@ -254,7 +264,7 @@ class SqliteStore:
         connection.begin_read()
         self._inside.unit = True
         try:
-            return work(SqliteTx(sql))
+            return work(SqliteTx(sql, self._frames))
         finally:
             sql.end()
             connection.rollback()
@@ -328,7 +338,8 @@ class SqliteStore:
         sql = Sql(self._writer)
         self._inside.unit = True
         try:
-            tx = SqliteTx(sql)
+            # What a unit of work has loaded is not kept: it may yet be undone.
+            tx = SqliteTx(sql, Frames())
             self._check_owner(tx)
             unit.run(tx)
         except BaseException as error:  # whatever it is belongs to who asked

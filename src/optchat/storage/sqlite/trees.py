@@ -13,7 +13,8 @@ from optchat.core.views import Entry, View
 from optchat.errors import Conflict
 from optchat.refs import Csn, Span
 from optchat.storage.sqlite.connection import Row, Sql
-from optchat.storage.words import searchable
+from optchat.storage.sqlite.frames import drop_frames
+from optchat.storage.words import indexed
 
 _NODE = (
     "start, count, revision, kind, label, text, input_hash, model, prompt_version, "
@@ -66,18 +67,21 @@ class SqliteTrees:
 
     def _index(self, node: Node) -> None:
         row = self._sql.one(
-            "insert into node_text (tree, start, count, revision, text) values (?, ?, ?, ?, ?) "
-            "returning doc, text",
+            "insert into node_doc (tree, count, start, revision, born, died) "
+            "values (?, ?, ?, ?, ?, ?) returning doc",
             (
                 str(node.tree),
-                node.span.start,
                 node.span.count,
+                node.span.start,
                 node.revision,
-                searchable(node.text),
+                node.born,
+                node.died,
             ),
         )
         assert row is not None
-        self._sql.run("insert into node_fts (rowid, text) values (?, ?)", (row[0], row[1]))
+        self._sql.run(
+            "insert into node_fts (rowid, text) values (?, ?)", (row[0], indexed(node.text))
+        )
 
     def node(self, tree: Tree, span: Span, csn: Csn | None = None) -> Node | None:
         if csn is None:
@@ -141,10 +145,12 @@ class SqliteTrees:
         return tuple(node_of_row(tree, row) for row in rows)
 
     def retire_node(self, tree: Tree, span: Span, csn: Csn) -> None:
-        self._sql.run(
-            "update node set died = ? where tree = ? and count = ? and start = ? and died is null",
-            (csn, str(tree), span.count, span.start),
-        )
+        for table in ("node", "node_doc"):
+            self._sql.run(
+                f"update {table} set died = ? "
+                "where tree = ? and count = ? and start = ? and died is null",
+                (csn, str(tree), span.count, span.start),
+            )
 
     def view(self, tree: Tree, csn: Csn | None = None) -> View:
         row = self._sql.one(
@@ -203,16 +209,28 @@ class SqliteTrees:
         return self._remove("tree = ?", (str(tree),))
 
     def _remove(self, condition: str, args: tuple[str | int, ...]) -> int:
-        docs = self._sql.all(f"delete from node_text where {condition} returning doc, text", args)
-        self._sql.many("insert into node_fts (node_fts, rowid, text) values ('delete', ?, ?)", docs)
+        docs = self._sql.all(
+            f"select d.doc, n.text from (select * from node_doc where {condition}) as d "
+            "cross join node as n on n.tree = d.tree and n.count = d.count "
+            "and n.start = d.start and n.revision = d.revision",
+            args,
+        )
+        if docs:
+            self._sql.many(
+                "insert into node_fts (node_fts, rowid, text) values ('delete', ?, ?)",
+                ((doc, indexed(text)) for doc, text in docs),
+            )
+            self._sql.run(f"delete from node_doc where {condition}", args)
+            drop_frames(self._sql)
         return self._sql.run(f"delete from node where {condition}", args)
 
     def move(self, tree: SessionTree, to: SessionTree, end_exclusive: int) -> None:
-        for table in ("node", "node_text"):
+        for table in ("node", "node_doc"):
             self._sql.run(
                 f"update {table} set tree = ? where tree = ? and start + count <= ?",
                 (str(to), str(tree), end_exclusive),
             )
+        drop_frames(self._sql)
 
 
 _decode_entries = msgspec.json.Decoder(list[tuple[int, int, int, int, int]]).decode

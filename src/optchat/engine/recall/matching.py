@@ -1,0 +1,187 @@
+"""One query over one snapshot: what answers it, in which order, and what was looked at (§8, I4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optchat.core.evidence import Evidence
+from optchat.core.tree import ScopeTree
+from optchat.engine.recall.filters import RECORD_FIELDS, Directory, Eligible, eligible
+from optchat.engine.recall.hits import Coverage, Relax
+from optchat.engine.recall.places import Flags
+from optchat.engine.recall.query import Query
+from optchat.engine.recall.rank import Floats, Ranked, newest_first, rank
+from optchat.engine.recall.summaries import Told, rank_summaries
+from optchat.engine.recall.terms import Asked, Finder, Term, resolve
+from optchat.engine.recall.titles import Titles
+from optchat.engine.visible import Reader
+from optchat.storage.ports import Frame
+
+SESSION_HITS_MAX = 4
+"""How many places of a session are named when hits are grouped: the best and three more."""
+
+RECORD, TITLE, SUMMARY = range(3)
+
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Items:
+    """Everything that answers, best first: what it is, its row among those, and its score."""
+
+    kind: NDArray[np.int8]
+    row: Rows
+    score: Floats
+
+
+class Matching:
+    """What of a frame answers a query.
+
+    Raises:
+        BadInput, NotFound: a session is named that cannot be, or cannot be seen.
+    """
+
+    def __init__(self, reader: Reader, query: Query) -> None:
+        self.query = query
+        self.shared = ScopeTree(reader.visibility.scope_id)
+        self.frame: Frame = reader.tx.search.frame(reader.visibility)
+        self.directory = Directory(reader, self.frame)
+        Titles.of(self.frame, self.directory.projects)
+        self._finder = Finder(reader.tx, self.frame)
+        self._eligible: Eligible = eligible(reader, self._finder, self.directory, query.filters)
+        self.asked: Asked = resolve(self._finder, query)
+        mask = self._eligible.mask()
+        if self.asked.wanted:
+            self._ranked: Ranked = rank(self.frame, self.asked, mask)
+        else:
+            self._ranked = newest_first(self.frame, mask & ~self._among(*self.asked.excluded))
+        self._told = self._summaries(reader)
+        self.items = self._merged()
+
+    @property
+    def records(self) -> int:
+        """How many records answer."""
+        return len(self._ranked.rows)
+
+    @property
+    def summaries(self) -> int:
+        return len(self._told.rows)
+
+    def sessions(self) -> tuple[tuple[int, ...], ...]:
+        """The first items of each session; sessions by their best."""
+        found: dict[int, list[int]] = {}
+        numbers = {session: at for at, session in enumerate(self.frame.sessions)}
+        trees = [numbers.get(tree.session_id, -1) for tree in self.frame.trees]
+        for at, (kind, row) in enumerate(
+            zip(self.items.kind.tolist(), self.items.row.tolist(), strict=True)
+        ):
+            if kind == SUMMARY:
+                tree = int(self.frame.summaries.tree[row])
+                session = trees[tree] if tree >= 0 else -1
+            else:
+                session = row if kind == TITLE else int(self.frame.session[row])
+            places = found.setdefault(session, [])
+            if len(places) < SESSION_HITS_MAX:
+                places.append(at)
+        found.pop(-1, None)  # what stands for several sessions is none of one
+        return tuple(map(tuple, found.values()))
+
+    def coverage(self) -> Coverage:
+        skipped = self._eligible.skipped()
+        limits = ["one scope: what other scopes hold is never searched"]
+        if self.frame.unindexed:
+            limits.append("the search index is being made anew")
+        return Coverage(
+            eligible=self.frame.count,
+            ranked=self.frame.count - sum(skipped.values()),
+            skipped=skipped,
+            unindexed=self.frame.unindexed,
+            limited_by=limits,
+        )
+
+    def relaxed(self) -> list[Relax]:
+        """How many records there would be without each of the constraints, most first."""
+        asked = self.asked
+        everything = self._eligible.mask()
+        counts = {name: self._count(self._eligible.mask(name)) for name in self._eligible.rows}
+        for phrase in asked.phrases:
+            kept = tuple(p for p in asked.phrases if p is not phrase)
+            loose = self._finder.parts(phrase)
+            counts[f'the quotes of "{phrase.told}"'] = self._count(
+                everything, phrases=kept, more=loose
+            )
+        for word in asked.excluded:
+            kept = tuple(w for w in asked.excluded if w is not word)
+            counts[f"-{word.told}"] = self._count(everything, excluded=kept)
+        found = [Relax(without=name, records=count) for name, count in counts.items() if count]
+        return sorted(found, key=lambda relax: (-relax.records, relax.without))
+
+    def _count(
+        self,
+        mask: Flags,
+        *,
+        phrases: tuple[Term, ...] | None = None,
+        excluded: tuple[Term, ...] | None = None,
+        more: tuple[Term, ...] = (),
+    ) -> int:
+        """The records that would answer; like the condition of ``rank``, but without neighbours."""
+        phrases = self.asked.phrases if phrases is None else phrases
+        found = mask & ~self._among(*(self.asked.excluded if excluded is None else excluded))
+        for phrase in phrases:
+            found &= self._among(phrase)
+        wanted = (*self.asked.words, *phrases, *more)
+        return int((found & self._among(*wanted)).sum() if wanted else found.sum())
+
+    def _among(self, *terms: Term) -> Flags:
+        """The rows that hold one of the terms."""
+        found = np.zeros(self.frame.count, bool)
+        for term in terms:
+            found[term.standing.rows] = True
+        return found
+
+    def _summaries(self, reader: Reader) -> Told:
+        filters = self.query.filters
+        if not self.asked.wanted or any(name in self._eligible.rows for name in RECORD_FIELDS):
+            return Told(np.empty(0, np.int64), np.empty(0, np.float32))
+        return rank_summaries(
+            reader.tx,
+            self.frame,
+            self.asked,
+            self._ranked.idf,
+            self._eligible.sessions,
+            across=not (filters.session or filters.project or filters.directory),
+        )
+
+    def _titles(self) -> Rows:
+        """The sessions whose titles answer, best first."""
+        filters = self.query.filters
+        of_record = {*RECORD_FIELDS} & {*self._eligible.rows} - {"time"}
+        if of_record and filters.evidence != frozenset({Evidence.TITLE}):
+            return np.empty(0, np.int64)
+        scores = self._ranked.titles
+        found = self._eligible.sessions & (scores > 0)
+        for word in self.asked.excluded:
+            found &= ~Titles.of(self.frame).holding(word.forms)
+        low = -(2**62) if filters.since_ms is None else filters.since_ms
+        high = 2**62 if filters.until_ms is None else filters.until_ms
+        named = [(at, self.frame.titles[self.frame.sessions[at]]) for at in np.flatnonzero(found)]
+        kept = [(at, t) for at, t in named if low <= t.completed_ms < high]
+        kept.sort(key=lambda pair: (-float(scores[pair[0]]), -pair[1].publication))
+        return np.array([at for at, _ in kept], np.int64)
+
+    def _merged(self) -> Items:
+        titles = self._titles()
+        pieces = (
+            (RECORD, self._ranked.rows, self._ranked.scores),
+            (TITLE, titles, self._ranked.titles[titles]),
+            (SUMMARY, self._told.rows, self._told.scores),
+        )
+        kind = np.concatenate([np.full(len(rows), k, np.int8) for k, rows, _ in pieces])
+        row = np.concatenate([rows for _, rows, _ in pieces])
+        score = np.concatenate([scores for _, _, scores in pieces])
+        # Each piece is in order; among equals an original goes before what tells of it.
+        order = np.argsort(-score, kind="stable")
+        return Items(kind[order], row[order], score[order])

@@ -1,0 +1,98 @@
+"""Summaries that answer a query: a way to the originals below them (§8)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optchat.engine.recall.places import Flags, Form, Standing, in_sequence, visible
+from optchat.engine.recall.rank import WEIGHTS, Floats
+from optchat.engine.recall.terms import Asked, Term
+from optchat.storage.ports import Frame, Tx
+
+SUMMARY_WEIGHT = 0.7
+"""A summary is no evidence: what it tells of goes before it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Told:
+    """The rows of a frame's summaries that answer, with their scores."""
+
+    rows: NDArray[np.int64]
+    scores: Floats
+
+
+def rank_summaries(
+    tx: Tx, frame: Frame, asked: Asked, idf: tuple[float, ...], sessions: Flags, *, across: bool
+) -> Told:
+    """The summaries that hold a word of the query: of ``sessions``, and of several if ``across``.
+
+    ``idf`` is what the words weigh among the records, so that scores can be compared. One that
+    stands for a single record which matches by itself is left out.
+    """
+    found = _Summaries(tx, frame, asked)
+    score = np.zeros(found.count, np.float32)
+    held = np.zeros(found.count, np.float32)
+    must = np.ones(found.count, bool)
+    for term, worth in zip(asked.wanted, idf, strict=True):
+        rows = found.rows(term)
+        score[rows] += term.weight * worth
+        held[rows] += worth
+    for phrase in asked.phrases:
+        must &= found.among(phrase)
+    for term in asked.excluded:
+        must &= ~found.among(term)
+    must &= found.of_sessions(sessions, across=across)
+    score *= 1 + WEIGHTS.complete * held / max(sum(idf), 1e-9)
+    rows = np.flatnonzero(must & (score > 0) & ~found.told_by_records(asked))
+    return Told(rows, SUMMARY_WEIGHT * score[rows])
+
+
+class _Summaries:
+    def __init__(self, tx: Tx, frame: Frame, asked: Asked) -> None:
+        self._frame = frame
+        self._nodes = frame.summaries
+        self.count = len(self._nodes.tree)
+        terms = (*asked.wanted, *asked.excluded)
+        stems = {stem for term in terms for form in term.forms for stem in form}
+        self._standing = {
+            stem: visible(places, self._nodes.rows(places.docs))
+            for stem, places in tx.search.node_places(sorted(stems)).items()
+        }
+
+    def rows(self, term: Term) -> NDArray[np.int32]:
+        found = [self._of(form).rows for form in term.forms]
+        return np.unique(np.concatenate(found or [np.empty(0, np.int32)]))
+
+    def _of(self, form: Form) -> Standing:
+        return in_sequence([self._standing[stem] for stem in form])
+
+    def among(self, term: Term) -> Flags:
+        found = np.zeros(self.count, bool)
+        found[self.rows(term)] = True
+        return found
+
+    def of_sessions(self, sessions: Flags, *, across: bool) -> Flags:
+        """Those of the sessions' own trees, and those of the shared tree if ``across``."""
+        numbers = {session: at for at, session in enumerate(self._frame.sessions)}
+        allowed = np.array(
+            [
+                (at := numbers.get(tree.session_id)) is not None and bool(sessions[at])
+                for tree in self._frame.trees
+            ]
+            + [across],  # the shared tree is -1
+            bool,
+        )
+        return allowed[self._nodes.tree]
+
+    def told_by_records(self, asked: Asked) -> Flags:
+        frame, nodes = self._frame, self._nodes
+        matching = np.zeros(frame.count, bool)
+        for term in asked.wanted:
+            matching[term.standing.rows] = True
+        rows = np.flatnonzero(matching)
+        keys = (frame.tree[rows].astype(np.int64) << 32) | frame.seq[rows]
+        own = (nodes.tree.astype(np.int64) << 32) | nodes.start
+        return (nodes.count == 1) & (nodes.tree >= 0) & np.isin(own, keys)

@@ -1,0 +1,117 @@
+"""What a reader may see, as columns: what a search filters, counts and ranks (§8, I4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optchat.core.evidence import Evidence, evidence_class
+from optchat.core.records import RecordKind
+from optchat.core.tree import SessionTree
+from optchat.refs import ProjectId, SessionId
+
+Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
+Bytes = NDArray[np.int8]
+
+KINDS = tuple(RecordKind)
+EVIDENCE = tuple(Evidence)
+OUTCOMES = ("", "completed", "interrupted", "failed", "error")
+"""What the codes in a frame's columns stand for; an outcome of "" is none yet."""
+
+
+def kind_code(kind: RecordKind) -> int:
+    return KINDS.index(kind)
+
+
+def evidence_code(kind: RecordKind, tool: str | None, status: str | None, parent: bool | None) -> int:
+    return EVIDENCE.index(evidence_class(kind, tool, status, subagent=parent))
+
+
+def outcome_code(status: str | None) -> int:
+    """Of a call's own state; a message's marks are none."""
+    return OUTCOMES.index(status) if status in OUTCOMES else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Titled:
+    """A session's title as the snapshot has it: of its last visible publication."""
+
+    title: str
+    publication: int
+    completed_ms: int
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Summaries:
+    """The visible summary nodes: of the trees of a frame, or of the shared one where ``tree`` is -1.
+
+    A session's node is visible when all that it covers is; one that crosses the point where its
+    generation began is left out, for its halves are found.
+    """
+
+    tree: Ints
+    start: Ints
+    count: Ints
+    revision: Ints
+    row_of: Ints
+
+    def rows(self, docs: Ints) -> Ints:
+        return _rows(self.row_of, docs)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Frame:
+    """The visible records that have words, and the visible titles, at one snapshot.
+
+    Rows are ordered by tree and seq, so that neighbours in a conversation are neighbours here;
+    which tree comes first says nothing. ``tree``, ``session``, ``project`` and ``tool`` are places
+    in the tuples of those names, ``length`` a payload's bytes. ``row_of`` leads from a store's
+    document number to the row, or to -1 for what is not to be seen.
+    """
+
+    trees: tuple[SessionTree, ...]
+    sessions: tuple[SessionId, ...]
+    projects: tuple[ProjectId, ...]
+    tools: tuple[str, ...]
+    tree: Ints
+    seq: Ints
+    session: Ints
+    project: Ints
+    time_ms: Longs
+    kind: Bytes
+    evidence: Bytes
+    tool: Ints
+    outcome: Bytes
+    length: Ints
+    row_of: Ints
+    titles: dict[SessionId, Titled]
+    summaries: Summaries
+    unindexed: int = 0
+    derived: dict[str, object] = field(default_factory=dict[str, object])
+    """What a reader has worked out of this frame and wants again with it."""
+
+    @property
+    def count(self) -> int:
+        return len(self.seq)
+
+    def rows(self, docs: Ints) -> Ints:
+        """The row of each document; -1 where it is not visible."""
+        return _rows(self.row_of, docs)
+
+
+def _rows(row_of: Ints, docs: Ints) -> Ints:
+    found = np.full(len(docs), -1, np.int32)
+    known = docs < len(row_of)
+    found[known] = row_of[docs[known]]
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Places:
+    """Where a stem stands: a document and the word's number in it, in that order."""
+
+    docs: Ints
+    offsets: Ints
