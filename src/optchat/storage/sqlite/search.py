@@ -20,7 +20,7 @@ from optchat.storage.sqlite.visible import ALIVE, CTES, VISIBLE, Ranges, binding
 from optchat.storage.words import searchable
 
 _MATCHING = (
-    f"with recursive {CTES} "
+    f"with {CTES} "
     "select t.doc from record_fts cross join record_text as t on t.doc = record_fts.rowid "
     "where record_fts match :match "
     "and (:session is null or t.session_id = :session) "
@@ -33,7 +33,7 @@ _MATCHING = (
 # A record below a session's node is probed like any other; a summary stands for few of them at the
 # levels that search is of use for, and the word index has cut the candidates down before.
 _MATCHING_NODES = (
-    f"with recursive {CTES} "
+    f"with {CTES} "
     "select d.doc from node_fts cross join node_text as d on d.doc = node_fts.rowid "
     "join node as n on n.tree = d.tree and n.count = d.count and n.start = d.start "
     "and n.revision = d.revision "
@@ -105,9 +105,10 @@ class SqliteSearch:
             for segment in visibility.own.segments:
                 ranges.setdefault(segment.tree, []).append((segment.start, segment.end_exclusive))
         rows = self._sql.all(
-            "select c.session_id, c.generation, c.start, c.start + c.count "
-            "from publication as p cross join cover_part as c "
+            "select g.session_id, g.number, c.start, c.end_exclusive "
+            "from publication as p cross join published as c "
             "on c.scope_id = p.scope_id and c.publication = p.seq "
+            "cross join generation as g on g.id = c.generation_id "
             f"where p.scope_id = :scope and {ALIVE}",
             bindings(visibility),
         )
