@@ -7,14 +7,22 @@ from dataclasses import replace
 import pytest
 
 from optchat.core.publications import CoverPart
-from optchat.core.records import Fold, Outcome, Pin
+from optchat.core.records import Fold, Generation, Outcome, Pin
 from optchat.core.tree import SessionTree, cover
-from optchat.errors import Conflict
+from optchat.errors import Conflict, IntegrityError
 from optchat.refs import Csn, FoldId, ScopeId, SessionId, TurnId
 from optchat.storage.ports import SharedBase
 
 A = SessionTree(SessionId("a"), 0)
 B = SessionTree(SessionId("b"), 2)
+
+
+@pytest.fixture(autouse=True)
+def generations(world) -> None:
+    """What covers are made from."""
+    for tree in (A, B):
+        made = Generation(session_id=tree.session_id, number=tree.generation)
+        world.write(lambda tx, made=made: tx.sessions.put_generation(made))
 
 
 def append(world, publication) -> bool:
@@ -31,6 +39,15 @@ def test_a_publication_comes_back_whole_with_its_cover_in_order(world):
     assert world.read(lambda tx: tx.publications.publication(world.scope_id, 0)) == made
     assert world.read(lambda tx: tx.publications.publication(world.scope_id, 1)) is None
     assert world.read(lambda tx: tx.publications.publication(ScopeId("x"), 0)) is None
+
+
+def test_a_publication_from_an_unknown_generation_is_an_integrity_error(world):
+    """I1."""
+    world.scope()
+    unknown = SessionTree(SessionId("a"), 7)
+    with pytest.raises(IntegrityError):
+        append(world, world.a_publication(unknown, 0))
+    assert append(world, world.a_publication(A, 0))
 
 
 def test_numbers_follow_each_other_and_the_scope_counts_them(world):

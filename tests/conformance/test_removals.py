@@ -186,6 +186,7 @@ def test_covers_follow_the_tree_that_was_renamed(world):
     world.session("b")
     world.seal(a, "apple", "banana")
     made = world.publish(a, 0, 2)
+    generation(world, B)
     world.write(lambda tx: tx.publications.move_covers(a, B))
     found = world.read(lambda tx: tx.publications.publication(world.scope_id, made.seq))
     assert found == replace(made, cover=(CoverPart(B, Span(0, 2)),))

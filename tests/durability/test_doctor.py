@@ -49,7 +49,7 @@ DAMAGE = {
     "a turn that nobody is to publish": (
         [
             "delete from job where kind = 'turn' and target = (select turn_id from publication where seq = 0)",
-            "delete from cover_part where publication = 0",
+            "delete from published where publication = 0",
             "delete from publication where seq = 0",
         ],
         "is not published",
@@ -68,7 +68,7 @@ IRREPARABLE = {
     "the whole of an original": (["delete from blob where id = (select blob from record limit 1)"], "the original of s"),
     "a record": (["delete from record where seq = 1 and generation_id = (select id from generation join member using (session_id) where generation.number = 0 and member.number = 1)"], "records are gone: s1:0:1"),
     "a generation": (["delete from generation where number = 0 and session_id = (select session_id from member where number = 2)"], "a part of the history of s2 is gone"),
-    "a part of a cover": (["delete from cover_part where publication = 1 and position = 0"], "the sources of pub:1 are not whole"),
+    "a part of a cover": (["delete from published where publication = 1"], "the sources of pub:1 are not whole"),
     "a publication": (["delete from publication where seq = 1"], "publications of /project are gone: pub:1"),
 }  # fmt: skip
 

@@ -22,11 +22,12 @@ from tests.e2e.support import (
 memory = memory_fixture(scope="function")
 
 SEALED = {
-    "record": "session_id, generation, seq, event_key, kind, payload, host_time_ms, status, tool",
+    "record": "generation_id, seq, event_key, kind, blob, host_time_ms, status, tool",
     "message": "session_id, position, message_id, digest, turn_id, start_seq, end_seq_exclusive",
     "turn": "turn_id, generation, key, start_seq, end_seq_exclusive, outcome, closed_ms",
     "publication": "scope_id, seq, session_id, turn_id, start_seq, end_seq_exclusive, born, died",
-    "generation": "session_id, number, base_session_id, inherited, length",
+    "blob": "id, hash, size",
+    "generation": "id, session_id, number, base_session_id, inherited, length",
     "session": "session_id, host_session, generation, title, directory, host_store",
     "project": "project_id, host_key, directory",
 }

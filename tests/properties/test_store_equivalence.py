@@ -150,6 +150,8 @@ class Stores(RuleBasedStateMachine):
                     replace(
                         a_publication(tree, SCOPES[0], seq, born),
                         turn_id=TurnId(f"first{seq}"),
+                        start_seq=span.start,
+                        end_seq_exclusive=span.end_exclusive,
                         cover=(CoverPart(tree, span),),
                     )
                 )
@@ -508,7 +510,7 @@ def a_publication(tree: SessionTree, scope_id: ScopeId, seq: int, born: Csn) -> 
         generation=tree.generation,
         turn_id=TurnId("t1"),
         start_seq=0,
-        end_seq_exclusive=1,
+        end_seq_exclusive=0,
         outcome=Outcome.COMPLETED,
         opened_ms=0,
         completed_ms=0,

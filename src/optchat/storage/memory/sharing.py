@@ -9,7 +9,7 @@ from optchat.core.publications import Publication
 from optchat.core.records import Fold, Session
 from optchat.core.snapshots import Visibility
 from optchat.core.tree import SessionTree
-from optchat.errors import Conflict
+from optchat.errors import Conflict, IntegrityError
 from optchat.refs import Csn, FoldId, ScopeId, SessionId, TurnId
 from optchat.storage.memory.state import Changes, Tables, grouped
 from optchat.storage.ports import SharedBase
@@ -56,6 +56,8 @@ class MemoryPublications:
             raise Conflict(
                 f"publication {p.seq} of {p.scope_id} is not the next one; nothing was published."
             )
+        if any(part.tree not in self._tables.generations for part in p.cover):
+            raise IntegrityError("a generation of the cover is not there; nothing was published.")
         self._changes.put(self._tables.publications, (p.scope_id, p.seq), p)
         self._changes.put(
             self._tables.scopes, p.scope_id, replace(scope, publications=scope.publications + 1)

@@ -97,7 +97,7 @@ class Publications(Protocol):
     """The scope's numbered publications, folds and shared bases."""
 
     def append(self, publication: Publication) -> bool:
-        """Add it under its scope's next number.
+        """Add it under its scope's next number. Its cover is exact, as §5 wants it.
 
         Returns:
             False when (scope, session, generation, turn) is published already.
@@ -105,6 +105,7 @@ class Publications(Protocol):
         Raises:
             Conflict: if its number is not the scope's next, or there is no such scope. The counter
                 is ``Scope.publications``, which this raises by one.
+            IntegrityError: a generation of its cover is not there; nothing is written.
         """
         ...
 
@@ -156,7 +157,7 @@ class Publications(Protocol):
         ...
 
     def move_covers(self, tree: SessionTree, to: SessionTree) -> None:
-        """Let every cover part in ``tree`` name ``to``."""
+        """Let every cover part in ``tree`` name ``to``, a generation that is there."""
         ...
 
     def remove_rendered(self, scope_id: ScopeId) -> int:

@@ -62,7 +62,7 @@ class _Records:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Published:
-    """The cover parts of a scope's publications, by number."""
+    """What a scope's publications are made from, by number."""
 
     end: int  # publications below it are here
     publication: Ints
@@ -326,9 +326,10 @@ class Frames:
         before = self._published.get(scope_id)
         known = 0 if before is None else before.end
         rows = sql.all(
-            "select p.seq, c.session_id, c.generation, c.start, c.count, p.outcome, p.born "
-            "from publication as p cross join cover_part as c "
+            "select p.seq, g.session_id, g.number, c.start, c.end_exclusive - c.start, "
+            "p.outcome, p.born from publication as p cross join published as c "
             "on c.scope_id = p.scope_id and c.publication = p.seq "
+            "cross join generation as g on g.id = c.generation_id "
             "where p.scope_id = ? and p.seq >= ? order by p.seq",
             (scope_id, known),
         )

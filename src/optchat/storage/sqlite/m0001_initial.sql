@@ -258,30 +258,26 @@ create table publication (
   born integer not null,
   died integer,
   primary key (scope_id, seq),
-  unique (scope_id, session_id, generation, turn_id)  -- no turn is published twice
+  -- No turn is published twice; the publications of a turn.
+  unique (turn_id, scope_id, session_id, generation)
 ) strict, without rowid;
--- The publications of a turn.
-create index publication_by_turn on publication (turn_id);
 -- The publications of a session, newest first, and the sessions of a scope.
 create index publication_by_session on publication (scope_id, session_id, seq);
 
-create table cover_part (
+-- The records that a publication is made from, by the generation that owns them: one range, as a
+-- rule. Its cover is `cover(start_seq, end_seq_exclusive)`, each part in the range that it lies in.
+create table published (
   scope_id text not null,
   publication integer not null,
-  position integer not null,
-  session_id text not null,
-  generation integer not null,
+  generation_id integer not null,
   start integer not null,
-  count integer not null,
-  primary key (scope_id, publication, position),
+  end_exclusive integer not null,
+  primary key (scope_id, publication, start),
   foreign key (scope_id, publication) references publication (scope_id, seq) on delete cascade
 ) strict, without rowid;
--- Is a record published? Its dyadic range is known for each count, so the visibility filter is one
--- equality probe for each count in use, however long the history is.
-create index cover_part_by_span
-  on cover_part (scope_id, count, session_id, generation, start, publication);
--- The published part of one tree.
-create index cover_part_by_tree on cover_part (scope_id, session_id, generation, start, count);
+-- Is a record published? The published part of one generation.
+create index published_by_record
+  on published (generation_id, scope_id, start, end_exclusive, publication);
 
 create table fold (
   fold_id text primary key,

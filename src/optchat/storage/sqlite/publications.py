@@ -4,20 +4,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import itertools
+from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 
 from optchat.core.publications import CoverPart, Publication
 from optchat.core.records import Fold, Outcome, Session
 from optchat.core.snapshots import Visibility
-from optchat.core.tree import SessionTree
-from optchat.errors import Conflict
-from optchat.refs import Csn, FoldId, ScopeId, SessionId, Span, TurnId
+from optchat.core.tree import SessionTree, cover
+from optchat.errors import Conflict, IntegrityError
+from optchat.refs import Csn, FoldId, ScopeId, SessionId, TurnId
 from optchat.storage.ports import SharedBase
 from optchat.storage.sqlite.frames import drop_frames
 from optchat.storage.sqlite.connection import Args, Row, Sql
-from optchat.storage.sqlite.records import decode_pin
+from optchat.storage.sqlite.records import GENERATION, decode_pin
 from optchat.storage.sqlite.sessions import SESSION_COLUMNS, session_of_row
 from optchat.storage.sqlite.visible import ALIVE, bindings, union
 from optchat.storage.words import searchable
@@ -31,8 +32,8 @@ _FOLD = (
     "shared_text, own_text, window, cause, coverage, made_ms"
 )
 _COVER = (
-    "(select json_group_array(json_array(c.session_id, c.generation, c.start, c.count) "
-    "order by c.position) from cover_part as c "
+    "(select json_group_array(json_array(g.session_id, g.number, c.start, c.end_exclusive)) "
+    "from published as c join generation as g on g.id = c.generation_id "
     "where c.scope_id = p.scope_id and c.publication = p.seq)"
 )
 _SELECT = (
@@ -63,6 +64,10 @@ class SqlitePublications:
                 f"publication {p.seq} of {p.scope_id} is not the next one ({following}); "
                 "nothing was published."
             )
+        ranges = [
+            (p.scope_id, p.seq, self._generation_id(tree), start, end)
+            for tree, start, end in _ranges(p.cover)
+        ]
         self._sql.run(
             f"insert into publication ({_PUBLICATION}) "
             "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -84,21 +89,9 @@ class SqlitePublications:
             ),
         )
         self._sql.many(
-            "insert into cover_part "
-            "(scope_id, publication, position, session_id, generation, start, count) "
-            "values (?, ?, ?, ?, ?, ?, ?)",
-            (
-                (
-                    p.scope_id,
-                    p.seq,
-                    position,
-                    part.tree.session_id,
-                    part.tree.generation,
-                    part.span.start,
-                    part.span.count,
-                )
-                for position, part in enumerate(p.cover)
-            ),
+            "insert into published (scope_id, publication, generation_id, start, end_exclusive) "
+            "values (?, ?, ?, ?, ?)",
+            ranges,
         )
         self._sql.run(
             "update scope set publications = publications + 1 where scope_id = ?", (p.scope_id,)
@@ -184,9 +177,8 @@ class SqlitePublications:
 
     def move_covers(self, tree: SessionTree, to: SessionTree) -> None:
         self._sql.run(
-            "update cover_part set session_id = ?, generation = ? "
-            "where session_id = ? and generation = ?",
-            (to.session_id, to.generation, tree.session_id, tree.generation),
+            f"update published set generation_id = ? where generation_id = {GENERATION}",
+            (self._generation_id(to), tree.session_id, tree.generation),
         )
         drop_frames(self._sql)
 
@@ -272,10 +264,11 @@ class SqlitePublications:
     ) -> int:
         # Parts come from the index and are joined here: cost in the parts, not in the records.
         parts = self._sql.all(
-            "select c.start, c.start + c.count from cover_part as c "
+            "select c.start, c.end_exclusive from generation as g cross join published as c "
+            "on c.generation_id = g.id and c.scope_id = :scope "
+            "and c.start < :until and c.end_exclusive > :from "
             "cross join publication as p on p.scope_id = c.scope_id and p.seq = c.publication "
-            "where c.scope_id = :scope and c.session_id = :session "
-            "and c.generation = :generation and c.start < :until and c.start + c.count > :from "
+            "where g.session_id = :session and g.number = :generation "
             f"and {ALIVE}",
             {
                 **bindings(visibility),
@@ -288,8 +281,8 @@ class SqlitePublications:
         total = 0
         for first, end in union((max(a, start), min(b, end_exclusive)) for a, b in parts):
             row = self._sql.one(
-                "select count(*) from record where generation_id = (select id from generation "
-                "where session_id = ? and number = ?) and seq >= ? and seq < ?",
+                f"select count(*) from record where generation_id = {GENERATION} "
+                "and seq >= ? and seq < ?",
                 (tree.session_id, tree.generation, first, end),
             )
             total += 0 if row is None else int(row[0])
@@ -309,11 +302,35 @@ class SqlitePublications:
         )
         return tuple((session_of_row(row), row[-3], row[-2], row[-1]) for row in rows)
 
+    def _generation_id(self, tree: SessionTree) -> int:
+        row = self._sql.one(
+            "select id from generation where session_id = ? and number = ?",
+            (tree.session_id, tree.generation),
+        )
+        if row is None:
+            raise IntegrityError(f"the generation {tree} of a cover is not there.")
+        return int(row[0])
+
     def _publications(self, condition: str, args: Args) -> tuple[Publication, ...]:
         return tuple(map(_publication, self._sql.all(f"{_SELECT} {condition}", args)))
 
 
-_decode_cover = msgspec.json.Decoder(list[tuple[str, int, int, int]]).decode
+_decode_ranges = msgspec.json.Decoder(list[tuple[str, int, int, int]]).decode
+
+
+def _ranges(parts: Iterable[CoverPart]) -> Iterator[tuple[SessionTree, int, int]]:
+    """The cover as the ranges of each tree in turn."""
+    for tree, members in itertools.groupby(parts, key=lambda part: part.tree):
+        spans = [part.span for part in members]
+        yield tree, spans[0].start, spans[-1].end_exclusive
+
+
+def _cover(start_seq: int, end_seq_exclusive: int, told: str) -> Iterator[CoverPart]:
+    """The cover from its ranges; a part without its range is lost, and the check tells of it."""
+    for span in cover(start_seq, end_seq_exclusive):
+        for session_id, generation, start, end in _decode_ranges(told):
+            if start <= span.start and span.end_exclusive <= end:
+                yield CoverPart(SessionTree(SessionId(session_id), generation), span)
 
 
 def _publication(row: Row) -> Publication:
@@ -332,10 +349,7 @@ def _publication(row: Row) -> Publication:
         title=row[11],
         born=row[12],
         died=row[13],
-        cover=tuple(
-            CoverPart(SessionTree(SessionId(session_id), generation), Span(start, count))
-            for session_id, generation, start, count in _decode_cover(row[14])
-        ),
+        cover=tuple(_cover(row[5], row[6], row[14])),
     )
 
 

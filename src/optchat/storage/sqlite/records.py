@@ -27,7 +27,8 @@ _SELECT = (
     f"select {_RECORD} from record as r left join blob as b on b.id = r.blob "
     "left join place as p on p.generation_id = r.generation_id and p.number = r.place"
 )
-_GENERATION = "(select id from generation where session_id = ? and number = ?)"
+GENERATION = "(select id from generation where session_id = ? and number = ?)"
+"""The number in this file of the generation that a session and its number name."""
 _MESSAGE = "session_id, position, message_id, digest, turn_id, start_seq, end_seq_exclusive"
 _TURN = (
     "turn_id, session_id, generation, key, start_seq, opened_ms, scope_id, end_seq_exclusive, "
@@ -125,7 +126,7 @@ class SqliteRecords:
 
     def range(self, tree: SessionTree, start: int, end_exclusive: int) -> tuple[Record, ...]:
         rows = self._sql.all(
-            f"{_SELECT} where r.generation_id = {_GENERATION} and r.seq >= ? and r.seq < ? "
+            f"{_SELECT} where r.generation_id = {GENERATION} and r.seq >= ? and r.seq < ? "
             "order by r.seq",
             (tree.session_id, tree.generation, start, end_exclusive),
         )
@@ -268,11 +269,11 @@ class SqliteRecords:
         index.take_out(self._sql, self._blobs, tree, start, end_exclusive)
         payloads = tuple(record.payload for record in self.range(tree, start, end_exclusive))
         self._sql.run(
-            f"delete from record where generation_id = {_GENERATION} and seq >= ? and seq < ?",
+            f"delete from record where generation_id = {GENERATION} and seq >= ? and seq < ?",
             place,
         )
         self._sql.run(
-            f"delete from place where generation_id = {_GENERATION} and number not in "
+            f"delete from place where generation_id = {GENERATION} and number not in "
             "(select r.place from record as r where r.generation_id = place.generation_id)",
             (tree.session_id, tree.generation),
         )
@@ -291,7 +292,7 @@ class SqliteRecords:
         numbers = self._places(row[0], moved)
         self._sql.many(
             "update record set generation_id = ?, place = ? "
-            f"where generation_id = {_GENERATION} and seq = ?",
+            f"where generation_id = {GENERATION} and seq = ?",
             (
                 (
                     row[0],

@@ -1,7 +1,7 @@
 """The visibility rule as SQL (§9, §11; I3, I4).
 
-A record is visible when it lies in a segment of the reader's own lineage, or in a cover part of a
-publication of the reader's scope, numbered below the snapshot's end and alive at its commit. It is
+A record is visible when it lies in a segment of the reader's own lineage, or in what a publication
+of the reader's scope is made from, numbered below the snapshot's end and alive at its commit. It is
 written once, here; searches and counts put it inside their ``where``, before anything is cut off or
 counted.
 """
@@ -21,27 +21,20 @@ from optchat.storage.sqlite.connection import Value
 ALIVE = "p.seq < :end and p.born <= :csn and (p.died is null or p.died > :csn)"
 """A publication ``p`` of the scope that the snapshot sees."""
 
-# The counts in use, each found by one probe; the last row is null and matches nothing.
 CTES = (
     "own (session_id, generation, start, end_exclusive) as materialized ("
-    "select value ->> 0, value ->> 1, value ->> 2, value ->> 3 from json_each(:own)), "
-    "used (count) as materialized ("
-    "select min(count) from cover_part where scope_id = :scope "
-    "union all "
-    "select (select min(c.count) from cover_part as c "
-    "where c.scope_id = :scope and c.count > used.count) "
-    "from used where used.count is not null)"
+    "select value ->> 0, value ->> 1, value ->> 2, value ->> 3 from json_each(:own))"
 )
-"""What ``VISIBLE`` refers to; to be put after ``with recursive``."""
+"""What ``VISIBLE`` refers to; to be put after ``with``."""
 
 VISIBLE = (
     "(exists (select 1 from own where own.session_id = t.session_id "
     "and own.generation = t.generation and own.start <= t.seq and t.seq < own.end_exclusive) "
-    "or exists (select 1 from used cross join cover_part as c on c.scope_id = :scope "
-    "and c.count = used.count and c.session_id = t.session_id "
-    "and c.generation = t.generation and c.start = t.seq - t.seq % used.count "
+    "or exists (select 1 from generation as g cross join published as c "
+    "on c.generation_id = g.id and c.scope_id = :scope "
+    "and c.start <= t.seq and c.end_exclusive > t.seq "
     "cross join publication as p on p.scope_id = c.scope_id and p.seq = c.publication "
-    f"where {ALIVE}))"
+    f"where g.session_id = t.session_id and g.number = t.generation and {ALIVE}))"
 )
 """Whether ``t``, with session_id, generation and seq, is visible."""
 
