@@ -1,4 +1,4 @@
-"""An import reads the host's store as the plugin tells it, whichever of the two comes first (§3)."""
+"""An import reads the host's store as the plugin tells it, whichever comes first (§3)."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from optchat.core.records import Session
 from optchat.engine.deps import Deps
 from optchat.engine.forget import forget_sessions
 from optchat.engine.intake import Reading, take_in
+from optchat.engine.keys import kept_digest
 from optchat.errors import BadInput, NotFound, OptChatError
 from optchat.hosts.opencode.transcript import place
 from optchat.hosts.opencode.transcript.messages import GLOBAL, HostSession
@@ -152,6 +153,12 @@ class Importing:
 
     # --- the work ---
 
+    def take(self, request: ImportRequest) -> ImportStatus:
+        """Do an import here and now."""
+        run = Run(self._new(request), request)
+        self.run(run)
+        return _told(run)
+
     def run(self, run: Run) -> None:
         """Do one import to its end, its first error or the coordinator's end."""
         try:
@@ -193,9 +200,7 @@ class Importing:
             return
         self._take(run, source, wanted, sessions, alive)
 
-    def _reason(
-        self, run: Run, source: Source, session: HostSession, known: Session | None
-    ) -> str:
+    def _reason(self, run: Run, source: Source, session: HostSession, known: Session | None) -> str:
         """Why a session is not taken in, if it is not."""
         request, now_ms = run.request, self.deps.clock.now_ms()
         if session.internal:
@@ -246,9 +251,7 @@ class Importing:
                 batch, chars = [], 0
         self._seal(run, batch, alive)
 
-    def _seal(
-        self, run: Run, batch: Sequence[Reading], alive: frozenset[str]
-    ) -> None:
+    def _seal(self, run: Run, batch: Sequence[Reading], alive: frozenset[str]) -> None:
         """Seal sessions in one transaction; if one of them cannot be, each in its own."""
         try:
             self._seal_together(run, batch, alive)
@@ -260,9 +263,7 @@ class Importing:
             for one in batch:
                 self._seal(run, [one], alive)
 
-    def _seal_together(
-        self, run: Run, batch: Sequence[Reading], alive: frozenset[str]
-    ) -> None:
+    def _seal_together(self, run: Run, batch: Sequence[Reading], alive: frozenset[str]) -> None:
         left = list(batch)
         while left:
             sealed, left = self.store.write(lambda tx, part=left: self._portion(tx, part, alive))
@@ -316,9 +317,7 @@ class Importing:
             finally:
                 source.close()
 
-    def _compare(
-        self, source: Source, known: Sequence[Session], alive: frozenset[str]
-    ) -> None:
+    def _compare(self, source: Source, known: Sequence[Session], alive: frozenset[str]) -> None:
         sessions = source.sessions()
         if not place.is_there(source.name):
             return
@@ -380,7 +379,7 @@ def _lacking(request: SyncRequest, held: dict[str, str]) -> SyncRequest:
     left = BATCH_CHARS
     messages: list[MessageInfo] = []
     for message in request.messages:
-        is_new = held.get(message.id) != message.digest
+        is_new = held.get(message.id) != kept_digest(message.digest)
         if left > 0 and is_new and message.final:
             left -= _chars(message)
             messages.append(message)

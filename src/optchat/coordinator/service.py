@@ -119,7 +119,7 @@ class Service:
         )
 
     def start(self) -> None:
-        """Hold to the rules and to the hosts' stores as they are by now, before anybody reads (§12)."""
+        """Hold to the rules and the hosts' stores as they are now, before anybody reads (§12)."""
         self.store.write(lambda tx: scopes.revoke_isolated(tx, self.deps))
         self.importing.reconcile()
 
