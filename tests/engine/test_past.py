@@ -12,6 +12,8 @@ from optchat.core.tree import NodeKind, ScopeTree
 
 from optchat.engine.forget import forget_sessions, forget_turns
 from optchat.engine.intake import Reading, take_in
+from optchat.engine.summarise import enqueue, wanted
+from optchat.refs import Span
 from optchat.testing.scripted import ScriptedSession
 from optchat.wire import DoctorRequest, SyncRequest, ToolRequest
 
@@ -63,9 +65,7 @@ def test_a_past_turn_is_published_at_once_under_a_line_that_only_names_it(bench)
     taken(bench, past(bench, "A", 3))
     published = bench.publications()
     assert [p.seq for p in published] == [0, 1, 2]
-    leaf = bench.read(
-        lambda tx: tx.trees.leaves_from(ScopeTree(published[0].scope_id), 0, 10)
-    )[1]
+    leaf = bench.read(lambda tx: tx.trees.leaves_from(ScopeTree(published[0].scope_id), 0, 10))[1]
     assert (leaf.kind, leaf.model) == (NodeKind.FALLBACK, "import")
     assert leaf.text.startswith("(history) 2023-11-14 asked: question 1 of A / 6 records, ")
     assert leaf.text.endswith("bash 1, edit 1")
@@ -246,3 +246,36 @@ def forget(bench: Any, dice: random.Random) -> None:
     bench.store.write(work)
 
 
+def test_summarising_it_makes_each_line_once_and_nothing_else(bench):
+    """§10: the publication's line is a new revision; what is over it follows."""
+    taken(bench, *(past(bench, name, 4) for name in "ABC"))
+    service = bench.service
+    scope = bench.scope()
+    tree = ScopeTree(scope.scope_id)
+
+    def work(tx: Any) -> int:
+        found = wanted(tx, scope, since_ms=0, directory=None, bytes_max=65_536)
+        assert found.turns == 12
+        return enqueue(tx, bench.deps, found)
+
+    assert bench.store.write(work) == 12
+    bench.drain()
+    whole(bench)
+    leaves = bench.read(lambda tx: tx.trees.leaves_from(tree, 0, 20))
+    assert len(leaves) == 12
+    assert {leaf.kind for leaf in leaves} == {NodeKind.SUMMARY}
+    over = [
+        bench.read(lambda tx, span=Span(start, count): tx.trees.node(tree, span))
+        for count in (2, 4, 8)
+        for start in range(0, 12 - count + 1, count)
+    ]
+    assert {node.kind for node in over} <= {NodeKind.SUMMARY, NodeKind.VERBATIM}
+    assert {node.revision for node in over} == {2}
+    assert not [s for s in ("waiting", "ready", "leased", "failed") if bench.counts()[s]]
+    found = bench.read(lambda tx: wanted(tx, scope, since_ms=0, directory=None, bytes_max=1))
+    assert found.turns == 0
+    assert (
+        "| asked: question 0 of A / answered: word"
+        in tool(bench, "memory_zoom", ref="pub:0").output
+    )
+    assert service.doctor(DoctorRequest()).faults == []

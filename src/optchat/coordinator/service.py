@@ -65,6 +65,8 @@ from optchat.wire import (
     SpendRequest,
     SpendResponse,
     StatusResponse,
+    SummariseRequest,
+    SummariseResponse,
     SyncRequest,
     SyncResponse,
     ToolRequest,
@@ -188,6 +190,13 @@ class Service:
             lambda tx: chosen_scope(tx, self.deps, request.scope, request.directory)
         )
         response = self.compactor.rebuild(request, scope)
+        if response.queued:
+            self.on_work()
+        return response
+
+    def summarise(self, request: SummariseRequest) -> SummariseResponse:
+        """Have history that was taken in summarised, or say what that takes."""
+        response = self.compactor.summarise(request)
         if response.queued:
             self.on_work()
         return response
