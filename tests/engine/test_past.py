@@ -1,4 +1,4 @@
-"""History that was there before the memory: published without a model, whole, and found (§3, §5)."""
+"""History from before the memory: published without a model, whole, and found (§3, §5)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from optchat.core.tree import NodeKind, ScopeTree
-
 from optchat.engine.forget import forget_sessions, forget_turns
 from optchat.engine.intake import Reading, take_in
 from optchat.engine.summarise import enqueue, wanted
@@ -192,7 +191,7 @@ def test_what_a_fork_has_from_a_past_session_is_summarised_when_the_fork_is_used
 
 @pytest.mark.parametrize("seed", range(40))
 def test_any_mixture_of_past_and_present_is_whole(bench, seed):
-    """I1, I2, I7: taken in, used, edited, forked, forgotten in any order; and summarised at last."""
+    """I1, I2, I7: taken in, used, edited, forked, forgotten in any order; summarised at last."""
     dice = random.Random(seed)
     sessions = [past(bench, f"S{n}", dice.randint(1, 5)) for n in range(4)]
     for _ in range(14):
@@ -264,11 +263,8 @@ def test_summarising_it_makes_each_line_once_and_nothing_else(bench):
     leaves = bench.read(lambda tx: tx.trees.leaves_from(tree, 0, 20))
     assert len(leaves) == 12
     assert {leaf.kind for leaf in leaves} == {NodeKind.SUMMARY}
-    over = [
-        bench.read(lambda tx, span=Span(start, count): tx.trees.node(tree, span))
-        for count in (2, 4, 8)
-        for start in range(0, 12 - count + 1, count)
-    ]
+    spans = [Span(at, count) for count in (2, 4, 8) for at in range(0, 12 - count + 1, count)]
+    over = bench.read(lambda tx: [tx.trees.node(tree, span) for span in spans])
     assert {node.kind for node in over} <= {NodeKind.SUMMARY, NodeKind.VERBATIM}
     assert {node.revision for node in over} == {2}
     assert not [s for s in ("waiting", "ready", "leased", "failed") if bench.counts()[s]]

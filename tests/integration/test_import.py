@@ -21,6 +21,7 @@ from optchat.evaluation import hoststore
 from optchat.evaluation.files import Message, Session, Text, Tool
 from optchat.wire import ImportRequest, ImportStatus, ImportStatusRequest
 from tests.e2e.support_b import Memory, eventually, temporary_memory
+from tests.harness.sealed import sealed
 
 KILLS = 10
 SETTINGS = "[import]\nauto = false\n"
@@ -81,30 +82,7 @@ def make(path: Path, count: int) -> Path:
 
 
 def held(memory: Memory) -> dict[str, list[Any]]:
-    """What is kept, by refs: the same whatever ids the coordinator gave."""
-    db: Any = apsw.Connection(str(memory.paths.store), flags=apsw.SQLITE_OPEN_READONLY)
-    try:
-        names = dict(db.execute("select session_id, host_session from session"))
-        numbers = dict(db.execute("select session_id, number from member"))
-        tables = {
-            "sessions": "select session_id, generation, title, directory, updated_ms from session",
-            "records": "select session_id, generation, seq, kind, payload, status from record",
-            "messages": "select session_id, position, message_id, digest, start_seq from message",
-            "turns": "select session_id, start_seq, end_seq_exclusive, outcome, key from turn",
-            "publications": (
-                "select session_id, seq, start_seq, end_seq_exclusive, outcome from publication"
-            ),
-        }
-        found = {
-            name: sorted(
-                ((names[i], numbers[i], *rest) for i, *rest in db.execute(query)), key=repr
-            )
-            for name, query in tables.items()
-        }
-        found["lines"] = sorted(db.execute("select count, start, text from node"))
-        return found
-    finally:
-        db.close()
+    return sealed(memory.paths.store)
 
 
 def take_in(memory: Memory, path: Path, *options: str) -> dict[str, Any]:
@@ -127,7 +105,7 @@ def test_an_import_that_is_killed_at_ten_points_comes_to_what_one_in_a_piece_doe
     records: list[int] = []
     for kill in range(1, KILLS + 1):
         process = memory.serve()
-        eventually(lambda: memory.paths.socket.exists() and alive(memory))
+        eventually(memory.health)
         with Client(memory.paths) as client:
             status = client.call("/v1/import", request, ImportStatus)
             while status.running and status.done < 600 * kill // (KILLS + 1):
@@ -145,14 +123,6 @@ def test_an_import_that_is_killed_at_ten_points_comes_to_what_one_in_a_piece_doe
     with temporary_memory(SETTINGS) as other:
         take_in(other, store)
         assert held(other) == held(memory)
-
-
-def alive(memory: Memory) -> bool:
-    try:
-        memory.health()
-    except Exception:
-        return False
-    return True
 
 
 def test_a_second_import_and_one_from_a_copy_keep_records_and_refs(

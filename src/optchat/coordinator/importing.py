@@ -23,13 +23,15 @@ from optchat.engine.intake import Reading, take_in
 from optchat.engine.keys import kept_digest
 from optchat.errors import BadInput, NotFound, OptChatError
 from optchat.hosts.opencode.transcript import place
-from optchat.hosts.opencode.transcript.messages import GLOBAL, HostSession
+from optchat.hosts.opencode.transcript.messages import HostSession
 from optchat.hosts.opencode.transcript.source import (
     HOST,
     SETTLED_MS,
     Source,
+    is_settled,
     mark_of,
     open_source,
+    project_key,
     read,
 )
 from optchat.storage.ports import Store, Tx
@@ -203,12 +205,8 @@ class Importing:
     def _reason(self, run: Run, source: Source, session: HostSession, known: Session | None) -> str:
         """Why a session is not taken in, if it is not."""
         request, now_ms = run.request, self.deps.clock.now_ms()
-        if session.internal:
-            return "made by optchat"
-        if session.parent_id is not None and not self.deps.config.sharing.subagents:
-            return "subagent"
-        if not session.messages:
-            return "empty"
+        if never := self._never(session):
+            return never
         if session.updated_ms < request.since_ms:
             return "older"
         if not _is_of(session, request.project, run.project_key):
@@ -222,6 +220,14 @@ class Importing:
         if known is not None and known.host_mark == mark_of(source, session, now_ms):
             return "unchanged"
         return ""
+
+    def _never(self, session: HostSession) -> str:
+        """Why a session is not taken in by anybody, if so."""
+        if session.internal:
+            return "made by optchat"
+        if session.parent_id is not None and not self.deps.config.sharing.subagents:
+            return "subagent"
+        return "" if session.messages else "empty"
 
     def _take(
         self,
@@ -297,8 +303,9 @@ class Importing:
     def reconcile(self) -> None:
         """Bring what is known up to the stores that it is from (§12).
 
-        What such a store has no more is forgotten, what has changed in it is read again. A store
-        that is not there, cannot be read, or is another file by now, says nothing.
+        What such a store has no more is forgotten, what has changed in it is read again, and what
+        began in it since it was last looked at is taken in. A store that is not there, cannot be
+        read, or is another file by now, says nothing.
         """
         known = self._known()
         alive = _alive(known)
@@ -327,9 +334,23 @@ class Importing:
             self.store.write(lambda tx: _forget(tx, self.deps, gone))
         now_ms = self.deps.clock.now_ms()
         marks = {s.host_session: s.host_mark for s in known if s.disabled is None}
-        changed = [
-            s for s in sessions if s.id in marks and marks[s.id] != mark_of(source, s, now_ms)
-        ]
+        looked_ms = max((s.observed_ms for s in known), default=0)
+        keys = self.store.read(
+            lambda tx: {p.host_key for p in tx.sessions.projects() if p.host == HOST}
+        )
+
+        def is_due(session: HostSession) -> bool:
+            if session.id in marks:
+                return marks[session.id] != mark_of(source, session, now_ms)
+            return (
+                self.deps.config.import_.auto
+                and session.created_ms > looked_ms
+                and project_key(session) in keys
+                and is_settled(source, session, now_ms)
+                and not self._never(session)
+            )
+
+        changed = [s for s in sessions if is_due(s)]
         request = ImportRequest(path=str(source.path))
         run = Run(self._new(request), request)
         self._take(run, source, changed, sessions, alive)
@@ -353,10 +374,9 @@ def _alive(known: Iterable[Session]) -> frozenset[str]:
     return frozenset(name for name in {s.host_store for s in known} if place.is_there(name))
 
 
-def _is_of(session: HostSession, directory: str | None, project_key: str | None) -> bool:
-    if project_key is not None:
-        own = session.project_id
-        return project_key == (f"dir:{session.directory}" if own == GLOBAL else own)
+def _is_of(session: HostSession, directory: str | None, key: str | None) -> bool:
+    if key is not None:
+        return project_key(session) == key
     if directory is None:
         return True
     within = f"{directory.rstrip('/')}/"

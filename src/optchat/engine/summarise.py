@@ -1,7 +1,7 @@
 """Having history that was taken in summarised after all: what that takes, and queueing it (§10).
 
-The nodes of its sessions are made, and each publication that only names its turn gets a real line as
-a new revision; what stands over it in the shared tree follows once.
+The nodes of its sessions are made, and each publication that only names its turn gets a real line
+as a new revision; what stands over it in the shared tree follows once.
 """
 
 from __future__ import annotations

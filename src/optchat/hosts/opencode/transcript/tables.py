@@ -44,14 +44,12 @@ _SEQUENCE = "(select seq from event_sequence as e where e.aggregate_id = s.id)"
 class Tables:
     """One store of that form; ``name`` is the plugin's name for it.
 
-    ``is_at_rest``: it has no write-ahead log, which whoever has written to it leaves until he is
-    the last to close it; so nobody is at work in it.
+    ``is_at_rest``: no process had it open, so that nobody is at work in it.
     """
 
     def __init__(self, path: Path) -> None:
         self.name = place.identity(path)
-        log = path.with_name(f"{path.name}-wal")
-        self.is_at_rest = not (log.exists() and log.stat().st_size)
+        self.is_at_rest = not place.is_open(path)
         try:
             self._db: Any = apsw.Connection(
                 f"file:{quote(str(path))}?mode=ro",
