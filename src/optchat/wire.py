@@ -794,6 +794,36 @@ class RebuildResponse(Wire):
     queued: int
 
 
+class SummariseRequest(Wire):
+    """Have history that was taken in summarised: turns that ended at ``since_ms`` or later.
+
+    Of every scope, or those of the directory ``project``. Without ``confirmed`` nothing is queued
+    and the answer is the estimate.
+    """
+
+    since_ms: int = 0
+    project: str | None = None
+    confirmed: bool = False
+
+
+class SummariseResponse(Wire):
+    """``turns`` that only have a name so far, and about what real lines for them take.
+
+    ``cost`` is null where no price is configured. ``days`` is how long the daily caps stretch it;
+    ``queued`` turns are to get one.
+    """
+
+    turns: int
+    lines: int
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cost: float | None
+    currency: str
+    days: int
+    queued: int
+
+
 # --- doctor ---------------------------------------------------------------------------------------
 
 
@@ -847,6 +877,7 @@ ROUTES: dict[str, tuple[type[Wire] | None, type[Wire]]] = {
     "/v1/jobs": (JobsRequest, JobsResponse),
     "/v1/resume": (None, ResumeResponse),
     "/v1/rebuild": (RebuildRequest, RebuildResponse),
+    "/v1/summarise": (SummariseRequest, SummariseResponse),
     "/v1/doctor": (DoctorRequest, DoctorResponse),
     "/v1/stop": (None, Health),
 }

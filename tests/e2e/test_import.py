@@ -1,37 +1,26 @@
-"""An import reads the host's store as the plugin tells it, whichever of the two comes first (§3)."""
+"""An import reads the host's store as the plugin tells it, whichever comes first (§3)."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
-
-import apsw
 
 from optchat.testing.hostfiles import write_json
 from optchat.testing.provider import ToolCall, calls, text
 from tests.e2e.support import (
     Memory,
+    bases,
     eventually,
     memory_fixture,
+    news,
     stop_coordinator,
     varied_turns,
 )
+from tests.harness.sealed import sealed as sealed_in
 
 memory = memory_fixture(scope="function")
-
-SEALED = {
-    "record": "generation_id, seq, event_key, kind, blob, host_time_ms, status, tool",
-    "message": "session_id, position, message_id, digest, turn_id, start_seq, end_seq_exclusive",
-    "turn": "turn_id, generation, key, start_seq, end_seq_exclusive, outcome, closed_ms",
-    "publication": "scope_id, seq, session_id, turn_id, start_seq, end_seq_exclusive, born, died",
-    "blob": "id, hash, size",
-    "generation": "id, session_id, number, base_session_id, inherited, length",
-    "session": "session_id, host_session, generation, title, directory, host_store",
-    "project": "project_id, host_key, directory",
-}
-
 
 PIXEL = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGNg"
@@ -40,15 +29,7 @@ PIXEL = (
 
 
 def sealed(memory: Memory) -> dict[str, list[Any]]:
-    """All that is sealed and published, table by table."""
-    db = apsw.Connection(str(memory.home / "memory.db"), flags=apsw.SQLITE_OPEN_READONLY)
-    try:
-        return {
-            table: sorted(map(tuple, db.execute(f"select {names} from {table}")), key=repr)
-            for table, names in SEALED.items()
-        }
-    finally:
-        db.close()
+    return sealed_in(memory.home / "memory.db")
 
 
 def store_of(memory: Memory) -> str:
@@ -60,7 +41,7 @@ def take_in(memory: Memory, *options: str) -> dict[str, Any]:
 
 
 @contextmanager
-def alone(memory: Memory) -> Iterator[None]:
+def alone(memory: Memory) -> Generator[None]:
     """The host without the plugin and nothing of ours at its side; afterwards with it again."""
     host = memory.host
     host.stop()
@@ -105,7 +86,7 @@ def wait_told(memory: Memory) -> None:
     """Until each message that the host holds is sealed, and each turn published."""
     host = memory.host
     held = {m["info"]["id"] for s in host.sessions() for m in host.messages(s["id"])}
-    eventually(lambda: {row[2] for row in sealed(memory)["message"]} == held, what="every message")
+    eventually(lambda: {row[2] for row in sealed(memory)["messages"]} == held, what="every message")
     memory.wait_quiet()
 
 
@@ -134,13 +115,80 @@ def test_what_was_imported_goes_on_live_as_an_append(memory: Memory) -> None:
     assert done["error"] is None
     assert done["records"] > 20
     before = sealed(memory)
-    assert memory.status().jobs == dict.fromkeys(memory.status().jobs, 0)
+    status = memory.status()
+    assert status is not None
+    assert not any(status.jobs.values())
     sessions = [s["id"] for s in host.sessions()]
     for session in sessions:
         memory.turn(session, "and now?", text("more"))
     memory.wait_quiet()
     after = sealed(memory)
-    for table in ("record", "message", "publication"):
+    for table in ("records", "messages", "publications"):
         assert set(before[table]) <= set(after[table])
-    assert [row[2] for row in after["session"]] == [0] * len(sessions)  # no generation was begun
+    assert [row[2] for row in after["sessions"]] == [0] * len(sessions)  # no generation was begun
+    assert memory.optchat_json("doctor")["faults"] == []
+
+
+def reads(memory: Memory, word: str, *refs: str) -> dict[str, str]:
+    """What each read path of a person tells of a word, and of refs that led to it."""
+    where = ("--directory", str(memory.host.project))
+    found = {
+        "search": json.dumps(memory.optchat_json("search", word, *where)["hits"]),
+        "sessions": memory.optchat("sessions", *where),
+    }
+    for ref in refs:
+        for name in ("zoom", "date"):
+            try:
+                found[f"{name} {ref}"] = memory.optchat(name, ref, *where)
+            except AssertionError as refused:
+                found[f"{name} {ref}"] = str(refused)
+    return found
+
+
+def test_what_the_host_did_meanwhile_holds_in_each_read_right_after_the_start(
+    memory: Memory,
+) -> None:
+    """§12: deleted, gone back, renamed, moved, edited and forked while nothing of ours ran."""
+    host = memory.host
+    names = ("deleted", "reverted", "renamed", "edited", "forked", "reader")
+    ids = {name: host.create_session(title=f"a {name} one") for name in names}
+    for name, session in ids.items():
+        memory.turn(session, f"keep {name}", text(f"first of {name}"))
+        memory.turn(session, f"what of {name}?", text(f"quagga{name} it is"))
+    numbers = {name: memory.name(session) for name, session in ids.items()}
+    memory.wait_quiet()
+    with alone(memory):
+        host.delete(ids["deleted"])
+        host.revert(ids["reverted"], host.messages(ids["reverted"])[2]["info"]["id"])
+        host.patch_session(ids["renamed"], title="another name")
+        answer = host.messages(ids["edited"])[3]
+        part = next(p for p in answer["parts"] if p["type"] == "text")
+        host.patch_part(ids["edited"], {**part, "text": "springbok it is"})
+        fork = host.fork(ids["forked"])["id"]
+        memory.provider.plan(fork, text("gemsbok it is"))
+        host.prompt(fork, "go on in the copy")
+        host.stop()  # it is looked at again while no host runs
+        deleted = reads(memory, "quaggadeleted", f"{numbers['deleted']}:0:3", "pub:1")
+        reverted = reads(memory, "quaggareverted", f"{numbers['reverted']}:0:3")
+        edited = reads(memory, "quaggaedited", f"{numbers['edited']}:0:3")
+        copied = reads(memory, "gemsbok")
+        instead = reads(memory, "springbok")
+        host.start()
+    assert "quagga" not in json.dumps(deleted)
+    assert "a deleted one" not in deleted["sessions"]
+    assert deleted["search"] == "[]"
+    assert all("names nothing" in told or "no " in told for n, told in deleted.items() if ":" in n)
+    assert reverted["search"] == "[]"
+    assert edited["search"] == "[]"
+    assert "superseded" in edited[f"zoom {numbers['edited']}:0:3"]
+    assert "superseded" in reverted[f"zoom {numbers['reverted']}:0:3"]
+    assert "springbok" in instead["search"]
+    assert "another name" in instead["sessions"]
+    assert "gemsbok" in copied["search"]
+    [view] = memory.turn(ids["reader"], "what is known?", text("noted"))
+    shown = "".join([*bases(view), *news(view)])
+    for gone in ("quaggadeleted", "quaggareverted", "quaggaedited"):
+        assert gone not in shown
+    assert "quaggarenamed" in shown
+    assert "go on in the copy" in shown
     assert memory.optchat_json("doctor")["faults"] == []

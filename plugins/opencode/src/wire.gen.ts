@@ -585,6 +585,34 @@ export interface StatusResponse {
   notices: string[];
 }
 /**
+ * Have history that was taken in summarised: turns that ended at ``since_ms`` or later.
+ *
+ * Of every scope, or those of the directory ``project``. Without ``confirmed`` nothing is queued
+ * and the answer is the estimate.
+ */
+export interface SummariseRequest {
+  since_ms?: number;
+  project?: string | null;
+  confirmed?: boolean;
+}
+/**
+ * ``turns`` that only have a name so far, and about what real lines for them take.
+ *
+ * ``cost`` is null where no price is configured. ``days`` is how long the daily caps stretch it;
+ * ``queued`` turns are to get one.
+ */
+export interface SummariseResponse {
+  turns: number;
+  lines: number;
+  calls: number;
+  input_tokens: number;
+  output_tokens: number;
+  cost: number | null;
+  currency: string;
+  days: number;
+  queued: number;
+}
+/**
  * The membership of a session: every message of the host, in its order (§3, §12).
  *
  * Content goes along for messages that the sender thinks are new; the answer names what else is
@@ -801,6 +829,7 @@ export interface Routes {
   "/v1/jobs": { request: JobsRequest; answer: JobsResponse };
   "/v1/resume": { request: undefined; answer: ResumeResponse };
   "/v1/rebuild": { request: RebuildRequest; answer: RebuildResponse };
+  "/v1/summarise": { request: SummariseRequest; answer: SummariseResponse };
   "/v1/doctor": { request: DoctorRequest; answer: DoctorResponse };
   "/v1/stop": { request: undefined; answer: Health };
 }

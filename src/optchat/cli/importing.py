@@ -10,7 +10,13 @@ import click
 from optchat.cli.asking import call
 from optchat.cli.options import json_option
 from optchat.cli.output import emit
-from optchat.wire import ImportRequest, ImportStatus, ImportStatusRequest
+from optchat.wire import (
+    ImportRequest,
+    ImportStatus,
+    ImportStatusRequest,
+    SummariseRequest,
+    SummariseResponse,
+)
 
 POLL_S = 0.2
 
@@ -27,7 +33,7 @@ def import_() -> None:
     type=click.Path(resolve_path=True),
     help="The host's store; by default where OpenCode keeps it.",
 )
-@click.option("--since", default=None, help="Only what was used at this date or later (ISO, local).")
+@click.option("--since", default=None, help="Only what was used since then (ISO, local).")
 @click.option(
     "--project",
     default=None,
@@ -81,7 +87,9 @@ def _follow(status: ImportStatus, *, is_shown: bool) -> ImportStatus:
         TimeRemainingColumn(),
     )
     console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=not is_shown or not console.is_terminal) as bar:
+    with Progress(
+        *columns, console=console, disable=not is_shown or not console.is_terminal
+    ) as bar:
         task = bar.add_task("sessions", total=None)
         while True:
             bar.update(task, total=status.total or None, completed=status.done)
@@ -102,3 +110,39 @@ def _tell(status: ImportStatus) -> None:
         click.echo(f"! {name} cannot be read; the others are taken in.")
     if status.error is not None:
         click.echo(f"! {status.error.message}\n  next: {status.error.hint}")
+
+
+@click.command()
+@click.option("--since", default=None, help="Only turns that ended since then (ISO, local).")
+@click.option(
+    "--project",
+    default=None,
+    type=click.Path(file_okay=False, resolve_path=True),
+    help="Only conversations of this directory.",
+)
+@click.option("--yes", is_flag=True, help="Do it, not only estimate.")
+@json_option
+def summarise(*, since: str | None, project: str | None, yes: bool, as_json: bool) -> None:
+    """Have history that was taken in summarised; without --yes, say what that takes."""
+    from optchat.engine.search import parse_time
+
+    since_ms = parse_time(since, "--since") if since else 0
+    request = SummariseRequest(since_ms=since_ms, project=project, confirmed=yes)
+    found: SummariseResponse = call("/v1/summarise", request, SummariseResponse)
+    if as_json:
+        emit(found)
+        return
+    if not found.turns:
+        click.echo("Every turn of that time has a summary, or one is queued.")
+        return
+    cost = "" if found.cost is None else f", {found.cost:.2f} {found.currency}"
+    click.echo(
+        f"{found.turns:,} turns: about {found.calls:,} calls, {found.input_tokens:,} tokens in and "
+        f"{found.output_tokens:,} out{cost}."
+    )
+    if found.days > 1:
+        click.echo(f"Within the daily caps that takes {found.days:,} days (see: optchat spend).")
+    if yes:
+        click.echo("They are queued, behind what live conversations need.")
+    else:
+        click.echo("To do it: the same command with --yes.")

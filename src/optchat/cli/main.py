@@ -69,6 +69,7 @@ def _register() -> None:
         memory.date,
         memory.export,
         importing.import_,
+        importing.summarise,
         memory.isolate,
         memory.share,
         memory.resync,

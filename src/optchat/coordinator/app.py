@@ -50,6 +50,7 @@ def make_app(service: Service, *, stop: Callable[[], None]) -> Starlette:
         "/v1/jobs": service.jobs,
         "/v1/resume": service.resume,
         "/v1/rebuild": service.rebuild,
+        "/v1/summarise": service.summarise,
         "/v1/doctor": service.doctor,
         "/v1/stop": partial(_stopping, service, stop),
     }

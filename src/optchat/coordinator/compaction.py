@@ -13,7 +13,7 @@ from optchat.compactor.money import RESUMED, day_of, resumed
 from optchat.compactor.prompts import prompts
 from optchat.core.scopes import Scope, scope_of
 from optchat.core.tree import ScopeTree, SessionTree, Tree
-from optchat.engine import rebuild
+from optchat.engine import rebuild, summarise
 from optchat.engine.deps import Deps
 from optchat.errors import NotFound
 from optchat.refs import ScopeId, SessionId
@@ -30,6 +30,8 @@ from optchat.wire import (
     SpendRequest,
     SpendResponse,
     SpendRow,
+    SummariseRequest,
+    SummariseResponse,
     Work,
     WorkDone,
     WorkDoneResponse,
@@ -40,6 +42,8 @@ from optchat.wire import (
 
 DAY_MS = 86_400_000
 CAP_REASON = "cap:"
+LINE_TOKENS = 100
+"""About what a model writes for one line."""
 
 
 @dataclass(slots=True)
@@ -230,6 +234,56 @@ class Compaction:
             )
 
         return self.store.write(work) if request.confirmed else self.store.read(work)
+
+    # --- the past ---
+
+    def summarise(self, request: SummariseRequest) -> SummariseResponse:
+        """Queue the summaries of history that was taken in, or estimate that."""
+
+        def work(tx: Tx) -> SummariseResponse:
+            found = [
+                summarise.wanted(
+                    tx,
+                    scope,
+                    since_ms=request.since_ms,
+                    directory=request.project,
+                    bytes_max=LEAF_BYTES_MAX,
+                )
+                for scope in tx.sessions.scopes()
+            ]
+            answer = self._estimated(found)
+            if request.confirmed:
+                answer.queued = sum(summarise.enqueue(tx, self.deps, w) for w in found if w.turns)
+            return answer
+
+        return self.store.write(work) if request.confirmed else self.store.read(work)
+
+    def _estimated(self, found: Sequence[summarise.Wanted]) -> SummariseResponse:
+        compactor = self.deps.config.compactor
+        lines = sum(w.lines for w in found)
+        calls = -(-lines // max(1, compactor.batch_lines // 2))
+        prefix = len(prompts().system) + compactor.context_bytes // 2
+        input_tokens = (sum(w.source_bytes for w in found) + calls * prefix) // 3
+        output_tokens = lines * LINE_TOKENS
+        caps, prices = self.desk.meter.caps, self.desk.meter.prices
+        cost = None
+        if prices is not None:
+            cost = (input_tokens * prices.input + output_tokens * prices.output) / 1_000_000
+        days = max(
+            -(-calls // caps.day_calls) if caps.day_calls else 0,
+            -(-(input_tokens + output_tokens) // caps.day_tokens) if caps.day_tokens else 0,
+        )
+        return SummariseResponse(
+            turns=sum(w.turns for w in found),
+            lines=lines,
+            calls=calls,
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+            cost=cost,
+            currency=prices.currency if prices is not None else "",
+            days=days,
+            queued=0,
+        )
 
 
 def _trees(tx: Tx, scope: Scope, session: str | None) -> list[Tree]:

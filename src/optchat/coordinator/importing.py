@@ -20,15 +20,18 @@ from optchat.core.records import Session
 from optchat.engine.deps import Deps
 from optchat.engine.forget import forget_sessions
 from optchat.engine.intake import Reading, take_in
+from optchat.engine.keys import kept_digest
 from optchat.errors import BadInput, NotFound, OptChatError
 from optchat.hosts.opencode.transcript import place
-from optchat.hosts.opencode.transcript.messages import GLOBAL, HostSession
+from optchat.hosts.opencode.transcript.messages import HostSession
 from optchat.hosts.opencode.transcript.source import (
     HOST,
     SETTLED_MS,
     Source,
+    is_settled,
     mark_of,
     open_source,
+    project_key,
     read,
 )
 from optchat.storage.ports import Store, Tx
@@ -152,6 +155,12 @@ class Importing:
 
     # --- the work ---
 
+    def take(self, request: ImportRequest) -> ImportStatus:
+        """Do an import here and now."""
+        run = Run(self._new(request), request)
+        self.run(run)
+        return _told(run)
+
     def run(self, run: Run) -> None:
         """Do one import to its end, its first error or the coordinator's end."""
         try:
@@ -193,17 +202,11 @@ class Importing:
             return
         self._take(run, source, wanted, sessions, alive)
 
-    def _reason(
-        self, run: Run, source: Source, session: HostSession, known: Session | None
-    ) -> str:
+    def _reason(self, run: Run, source: Source, session: HostSession, known: Session | None) -> str:
         """Why a session is not taken in, if it is not."""
         request, now_ms = run.request, self.deps.clock.now_ms()
-        if session.internal:
-            return "made by optchat"
-        if session.parent_id is not None and not self.deps.config.sharing.subagents:
-            return "subagent"
-        if not session.messages:
-            return "empty"
+        if never := self._never(session):
+            return never
         if session.updated_ms < request.since_ms:
             return "older"
         if not _is_of(session, request.project, run.project_key):
@@ -217,6 +220,14 @@ class Importing:
         if known is not None and known.host_mark == mark_of(source, session, now_ms):
             return "unchanged"
         return ""
+
+    def _never(self, session: HostSession) -> str:
+        """Why a session is not taken in by anybody, if so."""
+        if session.internal:
+            return "made by optchat"
+        if session.parent_id is not None and not self.deps.config.sharing.subagents:
+            return "subagent"
+        return "" if session.messages else "empty"
 
     def _take(
         self,
@@ -246,9 +257,7 @@ class Importing:
                 batch, chars = [], 0
         self._seal(run, batch, alive)
 
-    def _seal(
-        self, run: Run, batch: Sequence[Reading], alive: frozenset[str]
-    ) -> None:
+    def _seal(self, run: Run, batch: Sequence[Reading], alive: frozenset[str]) -> None:
         """Seal sessions in one transaction; if one of them cannot be, each in its own."""
         try:
             self._seal_together(run, batch, alive)
@@ -260,9 +269,7 @@ class Importing:
             for one in batch:
                 self._seal(run, [one], alive)
 
-    def _seal_together(
-        self, run: Run, batch: Sequence[Reading], alive: frozenset[str]
-    ) -> None:
+    def _seal_together(self, run: Run, batch: Sequence[Reading], alive: frozenset[str]) -> None:
         left = list(batch)
         while left:
             sealed, left = self.store.write(lambda tx, part=left: self._portion(tx, part, alive))
@@ -296,8 +303,9 @@ class Importing:
     def reconcile(self) -> None:
         """Bring what is known up to the stores that it is from (§12).
 
-        What such a store has no more is forgotten, what has changed in it is read again. A store
-        that is not there, cannot be read, or is another file by now, says nothing.
+        What such a store has no more is forgotten, what has changed in it is read again, and what
+        began in it since it was last looked at is taken in. A store that is not there, cannot be
+        read, or is another file by now, says nothing.
         """
         known = self._known()
         alive = _alive(known)
@@ -316,9 +324,7 @@ class Importing:
             finally:
                 source.close()
 
-    def _compare(
-        self, source: Source, known: Sequence[Session], alive: frozenset[str]
-    ) -> None:
+    def _compare(self, source: Source, known: Sequence[Session], alive: frozenset[str]) -> None:
         sessions = source.sessions()
         if not place.is_there(source.name):
             return
@@ -328,9 +334,23 @@ class Importing:
             self.store.write(lambda tx: _forget(tx, self.deps, gone))
         now_ms = self.deps.clock.now_ms()
         marks = {s.host_session: s.host_mark for s in known if s.disabled is None}
-        changed = [
-            s for s in sessions if s.id in marks and marks[s.id] != mark_of(source, s, now_ms)
-        ]
+        looked_ms = max((s.observed_ms for s in known), default=0)
+        keys = self.store.read(
+            lambda tx: {p.host_key for p in tx.sessions.projects() if p.host == HOST}
+        )
+
+        def is_due(session: HostSession) -> bool:
+            if session.id in marks:
+                return marks[session.id] != mark_of(source, session, now_ms)
+            return (
+                self.deps.config.import_.auto
+                and session.created_ms > looked_ms
+                and project_key(session) in keys
+                and is_settled(source, session, now_ms)
+                and not self._never(session)
+            )
+
+        changed = [s for s in sessions if is_due(s)]
         request = ImportRequest(path=str(source.path))
         run = Run(self._new(request), request)
         self._take(run, source, changed, sessions, alive)
@@ -354,10 +374,9 @@ def _alive(known: Iterable[Session]) -> frozenset[str]:
     return frozenset(name for name in {s.host_store for s in known} if place.is_there(name))
 
 
-def _is_of(session: HostSession, directory: str | None, project_key: str | None) -> bool:
-    if project_key is not None:
-        own = session.project_id
-        return project_key == (f"dir:{session.directory}" if own == GLOBAL else own)
+def _is_of(session: HostSession, directory: str | None, key: str | None) -> bool:
+    if key is not None:
+        return project_key(session) == key
     if directory is None:
         return True
     within = f"{directory.rstrip('/')}/"
@@ -380,7 +399,7 @@ def _lacking(request: SyncRequest, held: dict[str, str]) -> SyncRequest:
     left = BATCH_CHARS
     messages: list[MessageInfo] = []
     for message in request.messages:
-        is_new = held.get(message.id) != message.digest
+        is_new = held.get(message.id) != kept_digest(message.digest)
         if left > 0 and is_new and message.final:
             left -= _chars(message)
             messages.append(message)

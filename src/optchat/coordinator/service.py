@@ -65,6 +65,8 @@ from optchat.wire import (
     SpendRequest,
     SpendResponse,
     StatusResponse,
+    SummariseRequest,
+    SummariseResponse,
     SyncRequest,
     SyncResponse,
     ToolRequest,
@@ -119,7 +121,7 @@ class Service:
         )
 
     def start(self) -> None:
-        """Hold to the rules and to the hosts' stores as they are by now, before anybody reads (§12)."""
+        """Hold to the rules and the hosts' stores as they are now, before anybody reads (§12)."""
         self.store.write(lambda tx: scopes.revoke_isolated(tx, self.deps))
         self.importing.reconcile()
 
@@ -195,6 +197,13 @@ class Service:
             lambda tx: chosen_scope(tx, self.deps, request.scope, request.directory)
         )
         response = self.compactor.rebuild(request, scope)
+        if response.queued:
+            self.on_work()
+        return response
+
+    def summarise(self, request: SummariseRequest) -> SummariseResponse:
+        """Have history that was taken in summarised, or say what that takes."""
+        response = self.compactor.summarise(request)
         if response.queued:
             self.on_work()
         return response

@@ -1,4 +1,4 @@
-"""Taking a host's history in: sessions read from its store, sealed as the host would tell them (§3).
+"""Taking a host's history in: sessions read from its store, sealed as it would tell them (§3).
 
 The same reconciliation as a live session's, without a job: what is known already changes nothing,
 and what a live session adds later is a plain append.

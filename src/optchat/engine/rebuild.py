@@ -50,7 +50,7 @@ def enqueue(
     """Schedule new revisions, each after those that it is over; how many are new.
 
     ``others`` are the other trees that are rebuilt at the same time: a publication's line waits for
-    the nodes of its cover among them.
+    the nodes of its cover among them, and for those that are not made yet.
     """
     tree = stale.tree
     spans = {n.span for n in stale.nodes}
@@ -69,7 +69,9 @@ def enqueue(
                 continue
             kind, target, session_id = JobKind.TURN, publication.turn_id, publication.session_id
             waits = [
-                (p.tree, p.span) for p in publication.cover if (str(p.tree), p.span) in elsewhere
+                (p.tree, p.span)
+                for p in publication.cover
+                if (str(p.tree), p.span) in elsewhere or tx.trees.node(p.tree, p.span) is None
             ]
         job = _job(deps, kind, target, session_id, scope_id, node.revision + 1)
         count += tx.jobs.redo(job, waits)

@@ -138,7 +138,8 @@ class SqliteTrees:
     ) -> tuple[Node, ...]:
         rows = self._sql.all(
             f"select {_NODE} from node where tree = ?1 and died is null and kind <> 'verbatim' "
-            "and model not in ('none', 'import') and (prompt_version <> ?3 or ?2 is not null and model <> ?2) "
+            "and model not in ('none', 'import') "
+            "and (prompt_version <> ?3 or ?2 is not null and model <> ?2) "
             "order by count, start",
             (str(tree), model, prompt_version),
         )

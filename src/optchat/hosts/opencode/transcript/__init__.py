@@ -1,1 +1,1 @@
-"""OpenCode's own store, read and never written: sessions and messages as its plugin would tell them."""
+"""OpenCode's own store, only read: sessions and messages as its plugin would tell them."""

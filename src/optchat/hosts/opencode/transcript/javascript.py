@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from decimal import Decimal
 from json.encoder import encode_basestring
@@ -63,7 +64,7 @@ def _is_index(key: str) -> bool:
 
 def number(value: float) -> str:
     """The shortest text that reads back as ``value``, in JavaScript's form."""
-    if value != value or value in (float("inf"), float("-inf")):
+    if not math.isfinite(value):
         return "null"
     if value == 0:
         return "0"

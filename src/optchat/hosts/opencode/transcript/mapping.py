@@ -39,7 +39,12 @@ def map_messages(messages: Sequence[HostMessage], *, is_settled: bool) -> list[M
         role = roles[index]
         parts = [] if role == "other" else [p for part in message.parts for p in _parts(part)]
         follows = messages[index + 1] if index + 1 < len(messages) else None
-        final = _is_final(message, index < last, is_last=follows is None, is_settled=is_settled)
+        final = _is_final(
+            message,
+            is_superseded=index < last,
+            is_last=follows is None,
+            is_settled=is_settled,
+        )
         ends = role == "assistant" and final
         found.append(
             MessageInfo(
@@ -89,10 +94,12 @@ def _spoken(parts: Sequence[HostPart]) -> str:
     return "\n".join(text for text in texts if not _ATTACHED.fullmatch(text))
 
 
-def _is_final(message: HostMessage, superseded: bool, *, is_last: bool, is_settled: bool) -> bool:
+def _is_final(
+    message: HostMessage, *, is_superseded: bool, is_last: bool, is_settled: bool
+) -> bool:
     if message.info.role == "user":
         return not is_last or is_settled
-    if superseded:
+    if is_superseded:
         return True
     is_open = any(
         p.type == "tool" and p.state and p.state.status in ("pending", "running")
@@ -135,9 +142,7 @@ def _parts(part: HostPart) -> list[Part]:
 
 
 def _file(part: HostPart) -> FilePart:
-    found = FilePart(
-        id=part.id, mime=part.mime or "", filename=part.filename or "", url=part.url
-    )
+    found = FilePart(id=part.id, mime=part.mime or "", filename=part.filename or "", url=part.url)
     if not part.url.startswith("data:"):
         return found
     comma = part.url.find(",")
@@ -199,7 +204,7 @@ def _own_result(metadata: Metadata | None) -> OwnResult:
 
 
 def digest(role: Role, parts: Sequence[Part]) -> str:
-    """The hash of what would be sealed; ids of parts are left out, as a fork's copies have others."""
+    """The hash of what would be sealed, without ids of parts: a fork's copies have others."""
     told = javascript.stringify([role, [_told(part) for part in parts]])
     return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
 

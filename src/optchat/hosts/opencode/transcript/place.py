@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
+import struct
 import sys
 from pathlib import Path
 
+_FLOCK = struct.Struct("hhqqi4x")
+"""A lock on a range of a file, as 64-bit Linux has it."""
+_OPEN_BYTE = 128
+"""Of a store's shared index, the byte that its users hold (SQLite's file format)."""
 _AT_FDCWD = -100
 _STATX_BTIME = 0x800
 
@@ -61,11 +67,36 @@ def is_there(store: str) -> bool:
     return path is not None and identity(path) == store
 
 
+def is_open(path: Path) -> bool:
+    """Whether some other process has the store at ``path`` open; True where that cannot be told.
+
+    Asked before it is opened here, and only looked at: each that has a store with a write-ahead log
+    open holds a shared lock on one byte of its index. Without a log nobody has written to it.
+    """
+    log = path.with_name(f"{path.name}-wal")
+    try:
+        if not log.stat().st_size:
+            return False
+    except FileNotFoundError:
+        return False
+    if sys.platform != "linux":
+        return True
+    try:
+        with path.with_name(f"{path.name}-shm").open("rb") as index:
+            asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _OPEN_BYTE, 1, 0)
+            answer = fcntl.fcntl(index, fcntl.F_GETLK, asked)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return _FLOCK.unpack(answer)[0] != fcntl.F_UNLCK
+
+
 def _birth_ms(path: Path) -> int:
     """When a file was made, in whole milliseconds; 0 where the system does not say."""
     found = path.stat()
     if sys.platform != "linux":
-        return int(getattr(found, "st_birthtime_ns", getattr(found, "st_birthtime", 0) * 10**9)) // 10**6
+        return int(getattr(found, "st_birthtime", 0) * 1000)
     told = _Statx()
     statx = getattr(ctypes.CDLL(None), "statx", None)
     if statx is None or statx(_AT_FDCWD, os.fsencode(path), 0, _STATX_BTIME, ctypes.byref(told)):

@@ -88,12 +88,18 @@ def read(
     )
 
 
+def project_key(session: HostSession) -> str:
+    """What the plugin identifies a session's project by."""
+    is_global = session.project_id == GLOBAL
+    return f"dir:{session.directory}" if is_global else session.project_id
+
+
 def info_of(session: HostSession, store: str, fork_of: str | None) -> SessionInfo:
     is_global = session.project_id == GLOBAL
     return SessionInfo(
         host=HOST,
         id=session.id,
-        project_key=f"dir:{session.directory}" if is_global else session.project_id,
+        project_key=project_key(session),
         project_directory=session.directory if is_global else session.project_directory,
         directory=session.directory,
         title=session.title,

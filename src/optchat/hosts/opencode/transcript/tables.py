@@ -7,10 +7,11 @@ next read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
+from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 import apsw
@@ -43,16 +44,14 @@ _SEQUENCE = "(select seq from event_sequence as e where e.aggregate_id = s.id)"
 class Tables:
     """One store of that form; ``name`` is the plugin's name for it.
 
-    ``is_at_rest``: it has no write-ahead log, which whoever has written to it leaves until he is
-    the last to close it; so nobody is at work in it.
+    ``is_at_rest``: no process had it open, so that nobody is at work in it.
     """
 
     def __init__(self, path: Path) -> None:
         self.name = place.identity(path)
-        log = path.with_name(f"{path.name}-wal")
-        self.is_at_rest = not (log.exists() and log.stat().st_size)
+        self.is_at_rest = not place.is_open(path)
         try:
-            self._db = apsw.Connection(
+            self._db: Any = apsw.Connection(
                 f"file:{quote(str(path))}?mode=ro",
                 flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
             )
@@ -120,7 +119,7 @@ class Tables:
         return [(info.time.created, info.role) for info in infos]
 
     @contextmanager
-    def _moment(self) -> Iterator[None]:
+    def _moment(self) -> Generator[None]:
         """One short read transaction."""
         try:
             self._db.execute("begin")
@@ -141,16 +140,14 @@ def live(messages: list[HostMessage], revert: Revert | None) -> list[HostMessage
             kept = messages[:index]
             if revert.part_id is None:
                 return kept
-            until = [p.id for p in message.parts].index(revert.part_id) if any(
-                p.id == revert.part_id for p in message.parts
-            ) else len(message.parts)
-            return [*kept, HostMessage(id=message.id, info=message.info, parts=message.parts[:until])]
+            parts = list(takewhile(lambda part: part.id != revert.part_id, message.parts))
+            return [*kept, HostMessage(id=message.id, info=message.info, parts=parts)]
     return messages
 
 
 def _session(row: tuple[Any, ...]) -> HostSession:
-    (id_, project, directory, title, created, updated, parent, archived, metadata, revert) = row[:10]
-    worktree, sandboxes, count, sequence = row[10:]
+    id_, project, directory, title, created, updated, parent, archived = row[:8]
+    metadata, revert, worktree, sandboxes, count, sequence = row[8:]
     folders = [worktree or directory, *(decode(sandboxes or "[]", list[str]))]
     inside = [f for f in folders if directory == f or directory.startswith(f.rstrip("/") + "/")]
     return HostSession(
@@ -165,7 +162,7 @@ def _session(row: tuple[Any, ...]) -> HostSession:
         parent_id=parent,
         archived=archived is not None,
         internal=_is_internal(metadata),
-        revert=decode(revert, Revert | None) if revert else None,  # pyright: ignore[reportArgumentType]
+        revert=decode(revert, Revert) if revert else None,
         messages=count,
         mark=f"{updated}:{count}:{sequence or 0}",
     )
@@ -173,9 +170,9 @@ def _session(row: tuple[Any, ...]) -> HostSession:
 
 def _is_internal(metadata: str | None) -> bool:
     """Whether a plugin of ours has made the session."""
-    found = decode(metadata, Any) if metadata else None  # pyright: ignore[reportArgumentType]
-    ours = found.get("optchat") if isinstance(found, dict) else None
-    return isinstance(ours, dict) and ours.get("internal") is True
+    found = decode(metadata, dict[str, Any]) if metadata else {}
+    ours = found.get("optchat")
+    return isinstance(ours, dict) and cast("dict[str, Any]", ours).get("internal") is True
 
 
 def _unreadable(path: Path, error: apsw.Error) -> BadInput:

@@ -1,0 +1,277 @@
+"""History from before the memory: published without a model, whole, and found (§3, §5)."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from optchat.core.tree import NodeKind, ScopeTree
+from optchat.engine.forget import forget_sessions, forget_turns
+from optchat.engine.intake import Reading, take_in
+from optchat.engine.summarise import enqueue, wanted
+from optchat.refs import Span
+from optchat.testing.scripted import ScriptedSession
+from optchat.wire import DoctorRequest, SyncRequest, ToolRequest
+
+LONG = "word " * 400
+"""More than a leaf may repeat, so that it would take a model to summarise it."""
+
+
+def reading(session: ScriptedSession, mark: str = "") -> Reading:
+    request = SyncRequest(
+        session=session.info,
+        messages=list(session.messages),
+        idle=True,
+        observed_ms=session.clock_ms,
+    )
+    return Reading(request, mark or str(len(session.messages)))
+
+
+def taken(bench: Any, *sessions: ScriptedSession, **options: Any) -> list[Any]:
+    readings = [reading(s) for s in sessions]
+    return bench.store.write(lambda tx: take_in(tx, bench.deps, readings, **options))
+
+
+def past(bench: Any, name: str, turns: int, **options: Any) -> ScriptedSession:
+    """A conversation that nobody has told of yet."""
+    session = bench.session(name, **options)
+    for number in range(turns):
+        session.user(f"question {number} of {name}")
+        tools = (("bash", {"command": f"ls {number}"}, LONG), ("edit", {"file": "a.py"}, "done"))
+        session.assistant(f"{LONG} answer {number}", tools=tools, terminal="completed")
+    return session
+
+
+def tool(bench: Any, name: Any, **args: Any) -> Any:
+    asked = ToolRequest(tool=name, args_json=json.dumps(args), directory="/project")
+    return bench.service.tool(asked)
+
+
+def whole(bench: Any) -> None:
+    """Nothing is wrong by the doctor's word, and the shared view covers all there is."""
+    assert bench.service.doctor(DoctorRequest(full=True)).faults == []
+
+
+def busy(bench: Any) -> int:
+    return sum(bench.counts().values())
+
+
+def test_a_past_turn_is_published_at_once_under_a_line_that_only_names_it(bench):
+    """§5, §10; I12: date, first words, counts; no job, no call, nothing in the meter."""
+    taken(bench, past(bench, "A", 3))
+    published = bench.publications()
+    assert [p.seq for p in published] == [0, 1, 2]
+    leaf = bench.read(lambda tx: tx.trees.leaves_from(ScopeTree(published[0].scope_id), 0, 10))[1]
+    assert (leaf.kind, leaf.model) == (NodeKind.FALLBACK, "import")
+    assert leaf.text.startswith("(history) 2023-11-14 asked: question 1 of A / 6 records, ")
+    assert leaf.text.endswith("bash 1, edit 1")
+    assert busy(bench) == 0
+    assert bench.read(lambda tx: tx.ledger.spent(0).calls) == 0
+    whole(bench)
+
+
+def test_a_past_turn_leads_by_refs_down_to_its_exact_originals(bench):
+    """I1: no node of it is made, and each range says what to open."""
+    taken(bench, past(bench, "A", 2))
+    opened = tool(bench, "memory_zoom", ref="pub:1")
+    assert "(not summarised yet; zoom into it)" in opened.output
+    originals: list[str] = []
+    pending = list(opened.refs)
+    while pending:
+        ref = pending.pop(0)
+        found = tool(bench, "memory_zoom", ref=ref)
+        if "+" in ref:
+            pending += found.refs
+        else:
+            originals.append(found.output)
+    assert len(originals) == 6
+    assert "question 1 of A" in originals[0]
+    assert tool(bench, "memory_date", ref="pub:1").complete
+    assert "question" in tool(bench, "memory_search", query="question").output
+
+
+def test_taking_it_in_twice_changes_nothing(bench):
+    """I5."""
+    sessions = [past(bench, name, 3) for name in "AB"]
+    taken(bench, *sessions)
+    before = bench.state()
+    taken(bench, *sessions)
+    assert bench.state() == before
+
+
+def test_a_copy_of_the_store_is_no_other_store_while_the_first_is_there(bench):
+    """§12: what a session is from is where its absence counts."""
+    session = past(bench, "A", 1, store="first")
+    taken(bench, session)
+    session.store = "copy"
+    taken(bench, session, stores={"first"})
+    assert bench.held().host_store == "first"
+    taken(bench, session, stores=())
+    assert bench.held().host_store == "copy"
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 64, 500])
+def test_the_shared_view_stays_bounded_and_whole_without_any_model(bench, count):
+    """§6, I2, I10: parents over the past are lines of its own kind."""
+    taken(bench, *(past(bench, f"S{n}", 1) for n in range(count)))
+    scope = bench.scope()
+    view = bench.read(lambda tx: tx.trees.view(ScopeTree(scope.scope_id)))
+    assert view.covered == count == scope.publications
+    shown = sum(entry.line_bytes for entry in view.entries)
+    assert shown <= bench.config.memory.shared_high_bytes
+    assert busy(bench) == 0
+    whole(bench)
+
+
+def test_what_was_taken_in_goes_on_live_and_then_gets_its_summaries(bench):
+    """§10: used again, a session's nodes are made like any other's."""
+    session = past(bench, "A", 5)
+    taken(bench, session)
+    before = bench.records()
+    session.turn("and now?", "more of it")
+    assert bench.records()[: len(before)] == before
+    assert bench.held().generation == 0
+    assert busy(bench) > 0
+    bench.drain()
+    whole(bench)
+    zoomed = tool(bench, "memory_zoom", ref="pub:0")
+    assert "not summarised yet" not in zoomed.output
+    assert [p.seq for p in bench.publications()] == list(range(6))
+
+
+def test_a_session_that_is_only_told_of_again_costs_nothing(bench):
+    """I12: the plugin looks at a session that nobody goes on with."""
+    session = past(bench, "A", 3)
+    taken(bench, session)
+    session.sync(idle=True)
+    assert busy(bench) == 0
+
+
+def test_an_open_turn_that_was_taken_in_is_published_when_it_ends_live(bench):
+    """§5: its first records have no nodes until then."""
+    session = past(bench, "A", 2)
+    session.user("unfinished")
+    request = reading(session).request
+    request.idle = False
+    bench.store.write(lambda tx: take_in(tx, bench.deps, [Reading(request, "")]))
+    assert len(bench.publications()) == 2
+    session.sync(idle=True)
+    bench.drain()
+    assert len(bench.publications()) == 3
+    whole(bench)
+
+
+def test_the_words_of_a_line_are_masked(bench):
+    """§14: a request may begin with a secret."""
+    session = bench.session("A")
+    session.user("use postgres://app:kT9vqLw2Zx7@db.internal/orders for it")
+    session.assistant("ok", terminal="completed")
+    taken(bench, session)
+    line = tool(bench, "memory_zoom", ref="pub:0").output.splitlines()[0]
+    assert "asked: use postgres://app:[masked: " in line
+    assert "kT9vqLw2Zx7" not in line
+
+
+def test_what_a_fork_has_from_a_past_session_is_summarised_when_the_fork_is_used(bench):
+    """§12: as far as the fork has it, and the rest of the origin stays as it is."""
+    origin = past(bench, "A", 4)
+    taken(bench, origin)
+    fork = origin.fork("B", 4)
+    fork.turn("another way", "found")
+    bench.drain()
+    whole(bench)
+    origin.turn("and here?", "also")
+    bench.drain()
+    whole(bench)
+    assert len(bench.publications()) == 6
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_any_mixture_of_past_and_present_is_whole(bench, seed):
+    """I1, I2, I7: taken in, used, edited, forked, forgotten in any order; summarised at last."""
+    dice = random.Random(seed)
+    sessions = [past(bench, f"S{n}", dice.randint(1, 5)) for n in range(4)]
+    for _ in range(14):
+        session = dice.choice(sessions)
+        match dice.randrange(8):
+            case 0 | 1:
+                taken(bench, *dice.sample(sessions, 2))
+            case 2:
+                session.turn("go on", "gone on")
+            case 3:
+                session.user("more")
+                session.assistant(LONG, terminal="completed")
+            case 4:
+                session.edited(dice.randrange(len(session.messages)), "changed")
+            case 5:
+                count = dice.randrange(1, len(session.messages) + 1)
+                sessions.append(session.fork(f"F{len(sessions)}", count))
+            case 6:
+                bench.drain(dice.randrange(10))
+            case _:
+                forget(bench, dice)
+        whole(bench)
+    taken(bench, *sessions)
+    whole(bench)
+    bench.drain()
+    whole(bench)
+    for session in sessions:
+        session.turn("last", "said")
+    bench.drain()
+    whole(bench)
+    bench.clock.advance(3_600_000)  # a job whose child was being made anew is tried again
+    bench.drain()
+    assert not [s for s in ("waiting", "ready", "leased", "failed") if bench.counts()[s]]
+
+
+def forget(bench: Any, dice: random.Random) -> None:
+    """A session or a turn, if there is one."""
+
+    def work(tx: Any) -> None:
+        held = tx.sessions.of_host("scripted")
+        if not held:
+            return
+        session = dice.choice(held)
+        if dice.random() < 0.3:
+            forget_sessions(tx, bench.deps, [session], "s")
+            return
+        turns = [t for t in tx.records.turns(session.session_id) if t.outcome is not None]
+        if turns:
+            forget_turns(tx, bench.deps, [dice.choice(turns)], "t")
+
+    bench.store.write(work)
+
+
+def test_summarising_it_makes_each_line_once_and_nothing_else(bench):
+    """§10: the publication's line is a new revision; what is over it follows."""
+    taken(bench, *(past(bench, name, 4) for name in "ABC"))
+    service = bench.service
+    scope = bench.scope()
+    tree = ScopeTree(scope.scope_id)
+
+    def work(tx: Any) -> int:
+        found = wanted(tx, scope, since_ms=0, directory=None, bytes_max=65_536)
+        assert found.turns == 12
+        return enqueue(tx, bench.deps, found)
+
+    assert bench.store.write(work) == 12
+    bench.drain()
+    whole(bench)
+    leaves = bench.read(lambda tx: tx.trees.leaves_from(tree, 0, 20))
+    assert len(leaves) == 12
+    assert {leaf.kind for leaf in leaves} == {NodeKind.SUMMARY}
+    spans = [Span(at, count) for count in (2, 4, 8) for at in range(0, 12 - count + 1, count)]
+    over = bench.read(lambda tx: [tx.trees.node(tree, span) for span in spans])
+    assert {node.kind for node in over} <= {NodeKind.SUMMARY, NodeKind.VERBATIM}
+    assert {node.revision for node in over} == {2}
+    assert not [s for s in ("waiting", "ready", "leased", "failed") if bench.counts()[s]]
+    found = bench.read(lambda tx: wanted(tx, scope, since_ms=0, directory=None, bytes_max=1))
+    assert found.turns == 0
+    assert (
+        "| asked: question 0 of A / answered: word"
+        in tool(bench, "memory_zoom", ref="pub:0").output
+    )
+    assert service.doctor(DoctorRequest()).faults == []

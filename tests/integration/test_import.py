@@ -1,0 +1,222 @@
+"""An import by the coordinator as a process: cut short, repeated, from a copy, and reconciled.
+
+§3, §12; I5, I6. The host's stores are files that nobody has open, but where a test says otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from optchat.coordinator.client import Client
+from optchat.evaluation import hoststore
+from optchat.evaluation.files import Message, Session, Text, Tool
+from optchat.wire import ImportRequest, ImportStatus, ImportStatusRequest
+from tests.e2e.support_b import Memory, eventually, temporary_memory
+from tests.harness.sealed import sealed
+
+KILLS = 10
+SETTINGS = "[import]\nauto = false\n"
+
+
+@pytest.fixture
+def memory() -> Iterator[Memory]:
+    with temporary_memory(SETTINGS) as made:
+        yield made
+
+
+def sessions(count: int, seed: int = 1) -> list[Session]:
+    """Conversations of several projects with calls, failures and an answer that is missing."""
+    dice = random.Random(seed)
+    words = [f"w{n}" for n in range(400)]
+
+    def said(length: int) -> str:
+        return " ".join(dice.choices(words, k=length))
+
+    found: list[Session] = []
+    for number in range(count):
+        at = 1_700_000_000_000 + number * 3_600_000
+        messages: list[Message] = []
+        for turn in range(dice.randint(1, 4)):
+            name = f"{number:04}{turn:02}"
+            asked = Text(id=f"prt_{name}a", text=f"question {name} {said(20)}")
+            messages.append(
+                Message(id=f"msg_{name}a", role="user", created=at + turn * 1000, parts=[asked])
+            )
+            if dice.random() < 0.1:
+                continue
+            call = Tool(id=f"prt_{name}b", tool="bash", input={"n": turn}, output=said(300))
+            answer = Text(id=f"prt_{name}c", text=f"answer {name} {said(60)}")
+            messages.append(
+                Message(
+                    id=f"msg_{name}b",
+                    role="assistant",
+                    created=at + turn * 1000 + 500,
+                    parts=[call, answer],
+                )
+            )
+        found.append(
+            Session(
+                id=f"ses_{number:04}",
+                title=f"session {number}",
+                directory=f"/work/p{number % 3}",
+                created=at,
+                updated=at + 10_000,
+                messages=messages,
+            )
+        )
+    return found
+
+
+def make(path: Path, count: int) -> Path:
+    hoststore.write(path, sessions(count))
+    return path
+
+
+def held(memory: Memory) -> dict[str, list[Any]]:
+    return sealed(memory.paths.store)
+
+
+def take_in(memory: Memory, path: Path, *options: str) -> dict[str, Any]:
+    done = memory.cli("import", "opencode", "--db", str(path), *options, "--json")
+    assert done.status == 0, done
+    return done.data
+
+
+def whole(memory: Memory) -> None:
+    done = memory.cli("doctor", "--full", "--json")
+    assert done.data["faults"] == []
+
+
+def test_an_import_that_is_killed_at_ten_points_comes_to_what_one_in_a_piece_does(
+    memory: Memory, tmp_path: Path
+) -> None:
+    """I6: each transaction is there or not; the next import goes on from there."""
+    store = make(tmp_path / "opencode.db", 600)
+    request = ImportRequest(path=str(store))
+    records: list[int] = []
+    for kill in range(1, KILLS + 1):
+        process = memory.serve()
+        eventually(memory.health)
+        with Client(memory.paths) as client:
+            status = client.call("/v1/import", request, ImportStatus)
+            while status.running and status.done < 600 * kill // (KILLS + 1):
+                ask = ImportStatusRequest(id=status.id)
+                status = client.call("/v1/import-status", ask, ImportStatus)
+            assert status.running or kill == KILLS
+            process.send_signal(signal.SIGKILL)
+        process.wait(10)
+        records.append(len(held(memory)["records"]))
+    assert records == sorted(records)
+    assert records[0] < records[-1]
+    done = take_in(memory, store)
+    assert done["error"] is None
+    whole(memory)
+    with temporary_memory(SETTINGS) as other:
+        take_in(other, store)
+        assert held(other) == held(memory)
+
+
+def test_a_second_import_and_one_from_a_copy_keep_records_and_refs(
+    memory: Memory, tmp_path: Path
+) -> None:
+    """I5: nothing is read again that has not changed, and a copy is no other store."""
+    store = make(tmp_path / "opencode.db", 30)
+    assert take_in(memory, store, "--dry-run")["sessions"] == 30
+    first = take_in(memory, store)
+    assert first["sessions"] == 30
+    before = held(memory)
+    assert take_in(memory, store)["skipped"] == {"unchanged": 30}
+    copy = shutil.copy(store, tmp_path / "elsewhere.db")
+    assert take_in(memory, Path(copy))["records"] == 0
+    assert held(memory) == before
+    whole(memory)
+
+
+def test_only_what_was_asked_for_is_taken_in(memory: Memory, tmp_path: Path) -> None:
+    """By project and by time; each that is passed over is counted under its reason."""
+    store = make(tmp_path / "opencode.db", 30)
+    some = take_in(memory, store, "--project", "/work/p1", "--since", "2023-11-15")
+    assert some["sessions"] + sum(some["skipped"].values()) == 30
+    assert set(some["skipped"]) == {"other project", "older"}
+    assert {row[4] for row in held(memory)["sessions"]} == {"/work/p1"}
+
+
+def test_a_store_that_is_none_is_refused_and_nothing_is_kept(
+    memory: Memory, tmp_path: Path
+) -> None:
+    """An error says what to do next."""
+    (tmp_path / "other.db").write_bytes(b"no database, but a text of some length " * 30)
+    for path in ("missing.db", "other.db"):
+        done = memory.cli("import", "opencode", "--db", str(tmp_path / path), "--json")
+        assert done.status == 1
+        assert done.data["error"]["hint"]
+
+
+def change(store: Path, *statements: str) -> None:
+    """As a host would while nothing of ours runs."""
+    db = apsw.Connection(str(store))
+    db.execute("; ".join(["pragma foreign_keys = on", *statements]))
+    db.close()
+
+
+def test_at_each_start_membership_is_brought_up_to_the_store_before_anything_is_read(
+    memory: Memory, tmp_path: Path
+) -> None:
+    """§12: deleted, renamed, moved, gone back behind, edited and gone on."""
+    store = make(tmp_path / "opencode.db", 12)
+    take_in(memory, store)
+    memory.cli("stop")
+    text = json.dumps({"type": "text", "text": "quagga instead"})
+    change(
+        store,
+        "delete from session where id = 'ses_0000'",
+        "update session set title = 'renamed', time_updated = 1 where id = 'ses_0001'",
+        "update session set directory = '/work/p0/sub', time_updated = 1 where id = 'ses_0003'",
+        """update session set revert = '{"messageID":"msg_000400a"}', time_updated = 1
+           where id = 'ses_0004'""",
+        f"update part set data = '{text}', time_updated = 5 where id = 'prt_000500a'",
+        "update session set time_updated = 1 where id = 'ses_0005'",
+    )
+    found = memory.cli("search", "question 000000", "--directory", "/work/p0", "--json")
+    assert "ses_0000" not in str(held(memory)["sessions"])
+    assert not [h for h in found.data.get("hits", []) if "000000" in json.dumps(h)]
+    kept = {row[0]: row for row in held(memory)["sessions"]}
+    assert kept["ses_0001"][3] == "renamed"
+    assert kept["ses_0003"][4] == "/work/p0/sub"
+    assert kept["ses_0004"][2] == 1
+    assert kept["ses_0005"][2] == 1
+    zoomed = memory.cli("search", "quagga", "--directory", "/work/p2", "--json").data
+    assert zoomed["hits"]
+    gone = memory.cli("search", '"question 000400"', "--directory", "/work/p1", "--json").data
+    assert not gone["hits"]
+    whole(memory)
+
+
+@pytest.mark.parametrize("how", ["gone", "another", "unreadable"])
+def test_a_store_that_cannot_be_asked_deletes_nothing(
+    memory: Memory, tmp_path: Path, how: str
+) -> None:
+    """§12: a missing or unmounted file, and one that was made anew in its place, say nothing."""
+    store = make(tmp_path / "opencode.db", 5)
+    take_in(memory, store)
+    before = held(memory)
+    memory.cli("stop")
+    if how == "unreadable":
+        with store.open("r+b") as file:
+            file.write(b"\0" * 4096)
+    else:
+        store.rename(tmp_path / "away.db")
+    if how == "another":
+        make(store, 1)
+    memory.ensure()
+    assert held(memory) == before
+    whole(memory)
