@@ -133,7 +133,7 @@ def test_what_was_imported_goes_on_live_as_an_append(memory: Memory) -> None:
     assert done["error"] is None
     assert done["records"] > 20
     before = sealed(memory)
-    assert memory.status().jobs == dict.fromkeys(memory.status().jobs, 0)
+    assert memory.status().jobs == {s: 0 for s in memory.status().jobs}
     sessions = [s["id"] for s in host.sessions()]
     for session in sessions:
         memory.turn(session, "and now?", text("more"))

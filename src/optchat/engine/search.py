@@ -117,7 +117,7 @@ def search(
         if hit.node.span.count > 1 or (hit.node.tree, hit.node.span.start) not in originals
     ]
     hits = _ranked([*found, *summaries], searched)
-    answer = Answer(f"search: {query[:60]}", reader.visibility, [], [], {})
+    answer = Answer(f"search: {query}", reader.visibility, [], [], {})
     answer.lines.append(f"{len(found)} of {searched} records match, and {len(summaries)} summaries")
     answer.data = {
         "searched": searched,
