@@ -37,7 +37,9 @@ def test_no_secret_leaves_the_record_that_holds_it(tmp_path: Path) -> None:
         a, b = (memory.host.create_session(title=name) for name in "AB")
         for number, secret in enumerate(SECRETS):
             command = f"cat <<'EOF'\n{secret.text}\nEOF"
-            shown = calls(ToolCall(name="bash", arguments={"command": command, "description": "show it"}))
+            shown = calls(
+                ToolCall(name="bash", arguments={"command": command, "description": "show it"})
+            )
             match number % 3:
                 case 0:
                     memory.turn(a, f"{number}: {secret.text} " + "and so on " * 60, text("seen"))
@@ -46,7 +48,9 @@ def test_no_secret_leaves_the_record_that_holds_it(tmp_path: Path) -> None:
                 case _:
                     memory.turn(a, f"{number}: show it", shown, text("shown"))
         memory.wait_published(a, len(SECRETS))
-        asked = [ToolCall(name="memory_search", arguments={"query": s.needles[0]}) for s in SECRETS[:3]]
+        asked = [
+            ToolCall(name="memory_search", arguments={"query": s.needles[0]}) for s in SECRETS[:3]
+        ]
         looks = calls(*asked, ToolCall(name="memory_sessions"))
         memory.turn(b, "what was done?", looks, text("that"))
         requests = memory.provider.requests(b)
@@ -55,7 +59,9 @@ def test_no_secret_leaves_the_record_that_holds_it(tmp_path: Path) -> None:
         told = [r.text for r in requests[:1]] + answers(requests[1])
         found = {f"request {n}": t.encode() for n, t in enumerate(told)}
         assert endpoint.received
-        found |= {f"asked {n}": json.dumps(r.body).encode() for n, r in enumerate(endpoint.received)}
+        found |= {
+            f"asked {n}": json.dumps(r.body).encode() for n, r in enumerate(endpoint.received)
+        }
         scratch = copied(memory.home, tmp_path / "copy")
         connection = apsw.Connection(str(scratch / "memory.db"))
         # B's call holds what it looked for: the record of it alone.
