@@ -8,7 +8,6 @@ addresses, values of key-like names, headers, private keys. What is left is in S
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Iterator
 from functools import cache
 from importlib import metadata
@@ -62,11 +61,7 @@ def mask_part(data: bytes, start: int, end: int) -> tuple[str, int]:
 
 def load_detector() -> None:
     """Load the detector now: 0.3 s, and 4 s the first time on a machine, when it is compiled."""
-    with _loading:
-        _scanner()
-
-
-_loading = threading.Lock()
+    _scanner()
 
 
 @cache
@@ -157,7 +152,6 @@ def _joined(spans: list[_Span]) -> Iterator[_Span]:
 def _detected(data: bytes) -> Iterator[_Span]:
     if _RUN not in data.translate(_RUNS) and not any(sign in data for sign in _SIGNS):
         return
-    load_detector()
     # What would make the detector take the text for another encoding gives way byte for byte.
     plain = data.replace(b"\0", b" ").replace(b"\xef\xbb\xbf", b"   ")
     plain = plain if plain.isascii() else _SURROGATE.sub(b"???", plain)

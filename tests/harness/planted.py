@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import random
+import re
 import string
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -146,7 +147,7 @@ def look_alikes(seed: int) -> list[tuple[str, str]]:
         (f"fixed in commit {commit}", commit),
         (f"bisect says {short} is the first bad one", short),
         (f"    --hash=sha256:{lock}", lock),
-        (f'"integrity": "sha512-{digest}"', digest[:40].split("+")[0].split("/")[0]),
+        (f'"integrity": "sha512-{digest}"', max(re.findall(r"[A-Za-z0-9]+", digest), key=len)),
         (f"image@sha256:{hexes(64)} was pulled by its digest quokkas", "quokkas"),
         (f"request {build} took 3 s", build),
         (f'{{"sessionID": "{uuid()}", "trace": "walrus-trace"}}', "walrus-trace"),
@@ -184,3 +185,12 @@ def look_alikes(seed: int) -> list[tuple[str, str]]:
         ("ssh-ed25519 keys are read by authorized_keys_parser", "authorized_keys_parser"),
         ('etag W/"5e1-18f3a7c2b40" and nonce 18446744073709551615', "18446744073709551615"),
     ]  # fmt: skip
+
+
+def probes(secret: Planted) -> list[bytes]:
+    """Runs of a secret that would be found of it, in an index of words too: in lower case.
+
+    What a token of its kind begins with is left out, as a text about it would say it.
+    """
+    runs = [run for n in secret.needles for run in re.findall(r"[A-Za-z0-9]{8,}", n)]
+    return [run[-24:].lower().encode() for run in runs if len(run) >= 10]

@@ -93,10 +93,20 @@ def rows(path: Path) -> Iterator[tuple[str, bytes]]:
             packed = [dict(zip(columns, row, strict=True)) for row in held]
             plain = (zstd.decompress(row["data"]) for row in packed if row["zstd"])
             yield f"{path.name}:payload", b"\n".join(plain)
-    for table in ("record_fts", "node_fts"):
-        connection.execute(
-            f"create virtual table temp.v_{table} using fts5vocab(main, {table}, row)"
-        )
-        terms = [row[0] for row in connection.execute(f"select term from temp.v_{table}")]
-        yield f"{path.name}:{table}", "\n".join(terms).encode()
     connection.close()
+    yield f"{path.name}:words", vocabulary(path)
+
+
+def vocabulary(path: Path) -> bytes:
+    """Every word of every word index of a store."""
+    connection: Any = apsw.Connection(str(path))
+    schema = connection.execute("select name, sql from sqlite_schema where type = 'table'")
+    terms: list[str] = []
+    for name, sql in [*schema]:
+        if "using fts5 " in f"{sql or ''} ".lower().replace("(", " "):
+            connection.execute(
+                f"create virtual table temp.v_{name} using fts5vocab(main, {name}, row)"
+            )
+            terms += [row[0] for row in connection.execute(f"select term from temp.v_{name}")]
+    connection.close()
+    return "\n".join(terms).encode()

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
-import msgspec
-
 from optchat import __version__
 from optchat.coordinator.compaction import Compaction
 from optchat.coordinator.doctor import examine
@@ -23,14 +21,13 @@ from optchat.coordinator.importing import Importing
 from optchat.coordinator.readers import chosen_scope, named_session, newest, visibility
 from optchat.coordinator.requests import Requests
 from optchat.coordinator.status import status
-from optchat.coordinator.tools import call_tool
+from optchat.coordinator.tools import call_tool, raw_arguments
 from optchat.engine import export, prune, scopes, sync
 from optchat.engine.answers import Answer
 from optchat.engine.deps import Deps
 from optchat.engine.sessions import follow, scope_for
 from optchat.engine.visible import Reader
 from optchat.errors import (
-    BadInput,
     CoordinatorError,
     EventConflict,
 )
@@ -158,10 +155,7 @@ class Service:
 
     def tool(self, request: ToolRequest) -> ToolResponse:
         """A retrieval call under the caller's snapshot (§8)."""
-        try:
-            args = msgspec.json.decode(request.args_json or "{}")
-        except msgspec.DecodeError as error:
-            raise BadInput(f"the arguments are no JSON ({error}); nothing was read.") from None
+        args = raw_arguments(request.args_json)
 
         def work(tx: Tx) -> Answer:
             reader = Reader(tx, visibility(tx, self.deps, request), self.deps.config.privacy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -81,6 +82,31 @@ _HINTS = {
     "recall_context": 'call it as {"messageID": "s12:0:71", "window": 3}',
     "memory_messages": 'call it as {"session": "s12"} or {"ref": "s12:0:71", "before": 2}',
 }
+
+
+_ESCAPE = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    r"|u[dD][89a-fA-F][0-9a-fA-F]{2}|.)",
+    re.DOTALL,
+)
+_HALF = re.compile("[\ud800-\udfff]")
+
+
+def raw_arguments(text: str) -> Any:
+    """A model's arguments from their JSON. Half of a surrogate pair is no character, and no error.
+
+    Raises:
+        BadInput: it is no JSON.
+    """
+    whole = _ESCAPE.sub(_whole, _HALF.sub("\ufffd", text))
+    try:
+        return msgspec.json.decode(whole or "{}")
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadInput(f"the arguments are no JSON ({error}); nothing was read.") from None
+
+
+def _whole(escape: re.Match[str]) -> str:
+    return "\ufffd" if len(escape[0]) == len("\\ud800") else escape[0]
 
 
 def call_tool(

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from optchat.core.context import shorten
 from optchat.core.snapshots import Visibility
 from optchat.errors import BadInput, SnapshotExpired
 from optchat.masking import mask
@@ -21,6 +22,9 @@ _OUR_TAGS = re.compile(
     re.IGNORECASE,
 )
 _BREAKS = re.compile(r"\r\n|[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
+
+
+TITLE_BYTES_MAX = 80
 
 
 class Cursor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -89,7 +93,7 @@ class Answer:
         }
         return ToolResponse(
             output=output,
-            title=mask(self.title),  # it may repeat a query
+            title=shorten(mask(self.title), TITLE_BYTES_MAX),  # it may repeat a query
             refs=self.refs,
             snapshot=self.visibility.served,
             sha256=hashlib.sha256(output.encode("utf-8", "surrogatepass")).hexdigest(),

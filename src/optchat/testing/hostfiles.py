@@ -100,6 +100,9 @@ def _module_folders() -> list[Path]:
     ]
 
 
+RULE_CACHE = Path.home() / ".cache" / "kingfisher" / "rule-cache"
+
+
 def preinstall(folder: Path) -> None:
     """Make the host believe that its plugin package is installed in this config folder.
 
@@ -136,6 +139,8 @@ def environment(home: Path, extra: Mapping[str, str] | None = None) -> dict[str,
         "XDG_STATE_HOME": str(home / "state"),
         "XDG_CACHE_HOME": str(home / "cache"),
         "TMPDIR": str(temporary),
+        # Compiling the detector's rules takes seconds; they are those of everybody on the machine.
+        "KF_RULE_CACHE_DIR": os.environ.get("KF_RULE_CACHE_DIR", str(RULE_CACHE)),
         "TERM": "xterm-256color",
         **(extra or {}),
     }
