@@ -49,7 +49,7 @@ def recollect(tx: Tx, deps: Deps, request: AssembleRequest) -> tuple[Recalled, .
     if not words:
         return ()
     pin = fresh_pin(tx, session, turn)
-    reader = Reader(tx, pinned(pin, session.session_id, lineage))
+    reader = Reader(tx, pinned(pin, session.session_id, lineage), deps.config.privacy)
     try:
         hits = search(reader, query=" ".join(words)).data["hits"]
     except OptChatError:
