@@ -176,7 +176,7 @@ def test_what_has_no_counterpart_is_said(asking: Any) -> None:
         {"query": "broker", "type": "reasoning"},
         {"query": "broker", "deep": True},
     )
-    assert "note: there are no regular expressions" in regex
+    assert "note: a regular expression is searched for" in regex
     assert "note: reasoning is never kept" in reasoning
     assert PORT not in reasoning
     assert "note: tool outputs are always searched" in deep

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,9 +20,12 @@ Own = Callable[[str, dict[str, Any]], Answer]
 
 _RESULTS = 10
 _RESULTS_MAX = 50
-_CONVERSATIONS_MAX = 10
+_PAGES_MAX = 5
 _EXPANDED_HITS = 5
-_TEXT_KINDS = frozenset({"user", "assistant", "report", "title", "summary"})
+_KINDS = {
+    "text": frozenset({"user", "assistant", "report", "title", "summary"}),
+    "tool": frozenset({"tool_call", "tool_result"}),
+}
 
 
 class Args(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):
@@ -62,91 +64,55 @@ class Recall(Args):
     deep_cursor: str | None = None
 
 
-@dataclass(slots=True)
-class _Plan:
-    """Searches of ours that together are one of theirs, and what has to be said of it."""
-
-    args: dict[str, Any]
-    conversations: list[str | None]
-    keep: Callable[[dict[str, Any]], bool]
-    notes: list[str]
-
-
 def recall(reader: Reader, asked: Recall, own: Own) -> Answer:
-    limit = min(max(asked.results or _RESULTS, 1), _RESULTS_MAX)
+    """Search as they would, and say what there is no counterpart for."""
     if asked.type == "reasoning":
         return with_notes(
             Answer("recall", reader.visibility, [], [], {"hits": []}),
             ["reasoning is never kept here, so that there is none to search; nothing was searched"],
         )
-    plan = _plan(reader, asked, limit, own)
-    answers = [
-        own("memory_search", plan.args | ({"session": name} if name is not None else {}))
-        for name in plan.conversations
-    ]
-    if not answers:
-        empty = Answer("recall", reader.visibility, [], [], {"hits": []})
-        return with_notes(empty, plan.notes)
-    answer = answers[0]
-    hits = [hit for found in answers for hit in found.data["hits"]]
-    if len(answers) > 1 or not all(map(plan.keep, hits)):
-        answer = _merged(reader, answers, sorted(hits, key=_score), plan.keep, limit)
+    args, notes = _searched(reader, asked, own)
+    if args is None:
+        return with_notes(Answer("recall", reader.visibility, [], [], {"hits": []}), notes)
+    answer = _chosen(_keeps(reader, asked), args, own)
     if asked.explain:
         for hit in answer.data["hits"]:
-            why = "; ".join([*hit.get("why", []), f"holds {', '.join(hit['matched'])}"])
+            why = "; ".join([*hit["why"], f"holds {', '.join(hit['matched']) or 'none of them'}"])
             answer.lines.append(f"{hit['ref']} is a hit: {escape(why)}")
     _expand(answer, asked, own)
-    return with_notes(with_ids(reader, answer, "hits"), plan.notes)
+    return with_notes(with_ids(reader, answer, "hits"), notes)
 
 
-def _plan(reader: Reader, asked: Recall, limit: int, own: Own) -> _Plan:
-    notes: list[str] = []
-    query = asked.query
-    if asked.match in ("literal", "regex") and '"' not in query:
-        query = f'"{query}"'
-    if asked.match == "regex":
-        notes.append("there are no regular expressions here; it was searched for as it stands")
+def _searched(reader: Reader, asked: Recall, own: Own) -> tuple[dict[str, Any] | None, list[str]]:
+    """The arguments of our search, None if nothing can be found, and what is to be said of them."""
+    notes = [
+        note
+        for is_asked, note in (
+            (asked.match == "regex", "a regular expression is searched for as it stands"),
+            (isinstance(asked.sessions, int), "however many conversations there are are searched"),
+            (asked.deep, "tool outputs are always searched, so that deep adds nothing"),
+            (asked.width is not None, "width is fixed here"),
+            (None not in (asked.after, asked.from_), "from is left out beside after"),
+            (None not in (asked.before, asked.to), "to is left out beside before"),
+        )
+        if is_asked
+    ]
     listed = asked.sessions if isinstance(asked.sessions, list) else []
-    if isinstance(asked.sessions, int):
-        notes.append("every conversation is searched, however many there are")
-    named = [asked.session_id, *listed] if asked.session_id else listed
-    conversations: list[str | None] = [f"s{reader.named(n).number}" for n in dict.fromkeys(named)]
-    if asked.scope == "session" and not conversations:
-        conversations = [f"s{reader.named('current').number}"]
+    sessions = [asked.session_id, *listed] if asked.session_id else listed
+    if asked.scope == "session" and not sessions:
+        sessions = ["current"]
     elif asked.scope is not None:
         notes += of_scope(asked.scope)
+    named = [f"s{reader.named(name).number}" for name in dict.fromkeys(sessions)]
     if asked.title is not None:
         titled = own("memory_sessions", {"search": asked.title, "archived": True})
         found = [row["session"] for row in titled.data["sessions"]]
-        conversations = [n for n in found if not conversations or n in conversations]
-        if not conversations:
-            notes.append("no conversation has such a title")
-    elif not conversations:
-        conversations = [None]
-    if len(conversations) > _CONVERSATIONS_MAX:
-        notes.append(f"only the first {_CONVERSATIONS_MAX} of {len(conversations)} were searched")
-    left_out = reader.named(asked.exclude_session_id) if asked.exclude_session_id else None
-    if asked.deep:
-        notes.append("tool outputs are always searched, so that deep adds nothing")
-    if asked.width is not None:
-        notes.append("width is fixed here")
-    if asked.after is not None and asked.from_ is not None:
-        notes.append("from was left out beside after")
-    if asked.before is not None and asked.to is not None:
-        notes.append("to was left out beside before")
-    kinds = {"text": _TEXT_KINDS, "tool": frozenset({"tool_call", "tool_result"})}
-    if asked.type not in (None, "all", *kinds):
-        raise BadInput(
-            f"type is {asked.type[:40]!r}; nothing was searched.",
-            hint="type is text, tool, reasoning or all",
-        )
-
-    def keep(hit: dict[str, Any]) -> bool:
-        if left_out is not None and hit["ref"].startswith(f"s{left_out.number}:"):
-            return False
-        return hit["kind"] in kinds.get(asked.type or "", (hit["kind"],))
-
+        named = [name for name in found if not named or name in named]
+        if not named:
+            return None, [*notes, "no conversation has such a title; nothing was searched"]
+    is_phrase = asked.match in ("literal", "regex") and '"' not in asked.query
     fields = {
+        "session": ",".join(named) or None,
         "project": asked.project,
         "directory": asked.directory,
         "role": None if asked.role == "all" else asked.role,
@@ -159,11 +125,51 @@ def _plan(reader: Reader, asked: Recall, limit: int, own: Own) -> _Plan:
         "last": asked.last,
         "group": {"part": "record"}.get(asked.group or "", asked.group),
         "family": True if asked.exclude_current_session is False else None,
-        "limit": _RESULTS_MAX if left_out or asked.type in kinds else limit,
+        "limit": min(max(asked.results or _RESULTS, 1), _RESULTS_MAX),
         "cursor": asked.deep_cursor,
     }
-    args = {"query": query} | {name: v for name, v in fields.items() if v is not None}
-    return _Plan(args, conversations[:_CONVERSATIONS_MAX], keep, notes)
+    query = f'"{asked.query}"' if is_phrase else asked.query
+    return {"query": query} | {name: v for name, v in fields.items() if v is not None}, notes
+
+
+def _keeps(reader: Reader, asked: Recall) -> Callable[[dict[str, Any]], bool] | None:
+    """What chooses among hits beyond what our search can be asked; None where nothing does."""
+    left_out = asked.exclude_session_id
+    number = f"s{reader.named(left_out).number}" if left_out is not None else ""
+    if asked.type not in (None, "all", *_KINDS):
+        raise BadInput(
+            f"type is {asked.type[:40]!r}; nothing was searched.",
+            hint="type is text, tool, reasoning or all",
+        )
+    kinds = _KINDS.get(asked.type or "")
+    if kinds is None and not number:
+        return None
+    return lambda hit: hit["session"] != number and (kinds is None or hit["kind"] in kinds)
+
+
+def _chosen(
+    keeps: Callable[[dict[str, Any]], bool] | None,
+    args: dict[str, Any],
+    own: Own,
+) -> Answer:
+    """The first page with enough of what was asked for, with what the pages before it had."""
+    answer = own("memory_search", args)
+    if keeps is None:
+        return answer
+    lines = answer.lines[:1]
+    kept: list[dict[str, Any]] = []
+    for page in range(1, _PAGES_MAX + 1):
+        hits = [hit for hit in answer.data["hits"] if keeps(hit)]
+        kept += hits
+        refs = {hit["ref"] for hit in hits}
+        lines += [line for line in answer.lines[1:] if line.split(" ", 1)[0] in refs]
+        if len(kept) >= args["limit"] or answer.cursor is None or page == _PAGES_MAX:
+            break
+        answer = own("memory_search", args | {"cursor": answer.cursor})
+    answer.lines = [*lines, f"{len(kept)} of them are of what was asked for"]
+    answer.refs = [hit["ref"] for hit in kept]
+    answer.data["hits"] = kept
+    return answer
 
 
 def _time(given: str | int | None) -> str | None:
@@ -174,32 +180,6 @@ def _time(given: str | int | None) -> str | None:
         return datetime.fromtimestamp(given / 1000, UTC).isoformat()
     except (ValueError, OverflowError, OSError):
         return str(given)  # to be refused where it is read
-
-
-def _score(hit: dict[str, Any]) -> float:
-    return -float(hit["score"])
-
-
-def _merged(
-    reader: Reader,
-    answers: Sequence[Answer],
-    hits: Sequence[dict[str, Any]],
-    keep: Callable[[dict[str, Any]], bool],
-    limit: int,
-) -> Answer:
-    """One answer of several searches, or of one whose hits had to be chosen among."""
-    answer = Answer(answers[0].title, reader.visibility, [], [], {**answers[0].data})
-    kept = [hit for hit in hits if keep(hit)][:limit]
-    lines = {line.split(" ", 1)[0]: line for found in answers for line in found.lines}
-    answer.data["hits"] = kept
-    answer.refs = [hit["ref"] for hit in kept]
-    answer.lines = [
-        f"{len(kept)} of {len(hits)} hits are as asked for",
-        *[lines[ref] for ref in answer.refs if ref in lines],
-    ]
-    if any(found.cursor is not None for found in answers):
-        answer.lines.append("there are more; ask with other words or one sessionID")
-    return answer
 
 
 def _expand(answer: Answer, asked: Recall, own: Own) -> None:
