@@ -188,9 +188,14 @@ class Recall(_Table, frozen=True):
     """Looking things up (§8).
 
     ``aliases`` lets the tools also be called by the names and parameters of other systems.
+    ``automatic`` looks a new request's own words up in other conversations before it is sent:
+    where it refers to earlier work ("cues"), or always. What is found goes to the model in at most
+    ``automatic_bytes``.
     """
 
     aliases: bool = False
+    automatic: Literal["off", "cues", "always"] = "off"
+    automatic_bytes: int = 2_048
 
 
 class Config(_Table, frozen=True):
@@ -242,6 +247,8 @@ def load(folder: Path) -> Config:
     ):
         if not 0 < low < high:
             raise _bad(path, f"a view's low bound ({low}) must be below its high bound ({high})")
+    if not 256 <= config.recall.automatic_bytes <= 16_384:
+        raise _bad(path, "recall.automatic_bytes must lie between 256 and 16384")
     reserved = {"project", "isolated"} & set(config.sharing.profiles)
     if reserved:
         raise _bad(path, f"a profile cannot be named {reserved.pop()!r}")

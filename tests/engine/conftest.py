@@ -10,7 +10,7 @@ import pytest
 
 from optchat.compactor.models import DeterministicModel, SummaryModel
 from optchat.compactor.worker import Worker
-from optchat.config import Compactor, Config, Memory, Sharing
+from optchat.config import Compactor, Config, Memory, Recall, Sharing
 from optchat.coordinator import service as service_module
 from optchat.coordinator.importing import Importing
 from optchat.coordinator.service import Service
@@ -26,13 +26,21 @@ from optchat.testing.scripted import ScriptedSession
 class Bench:
     """One data directory and what runs over it."""
 
-    def __init__(self, folder: Path, *, sharing: Sharing | None = None, **memory: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        sharing: Sharing | None = None,
+        recall: Recall | None = None,
+        **memory: Any,
+    ) -> None:
         self.folder = folder
         memory.setdefault("readiness_timeout_ms", 0)
         memory.setdefault("fallback", False)
         self.config = Config(
             memory=Memory(**memory),
             sharing=sharing or Sharing(),
+            recall=recall or Recall(),
             compactor=Compactor(model="deterministic"),
         )
         self.clock = ManualClock()

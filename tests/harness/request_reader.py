@@ -37,6 +37,7 @@ _BASE = re.compile(
 )
 _NEWS = re.compile(
     r"<optchat_news>\n(?P<lines>(?:[^<\n][^\n]*\n)*)"
+    r"(?:<recalled>\n(?:[^<|\n]*\n){2}(?P<recalled>(?:[^<\n][^\n]*\n)+)</recalled>\n)?"
     r'<now snapshot="pub&lt;(?P<end>[0-9]+)(?P<at>[^"<>\n]*)" '
     r'own="s(?P<session>[0-9]+):(?P<gen>[0-9]+) records&lt;(?P<records>[0-9]+) '
     r'view&lt;(?P<view>[0-9]+)" time="(?P<time>[0-9T:Z-]+)" coverage="(?P<coverage>[^"<>\n]*)"/>\n'
@@ -90,6 +91,7 @@ class NewsRead:
     own_records: int
     own_view: int
     coverage: str
+    recalled: tuple[Line, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,6 +415,7 @@ def _news(found: re.Match[str], message: int) -> NewsRead:
         own_records=int(found["records"]),
         own_view=int(found["view"]),
         coverage=found["coverage"],
+        recalled=_lines(found["recalled"] or ""),
     )
 
 

@@ -7,15 +7,26 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+
+import structlog
 
 from optchat.core.budget import calibrate, tokens, usable_tokens
 from optchat.engine import assemble, native, subagent
 from optchat.engine.deps import Deps
+from optchat.engine.news import Recalled
+from optchat.engine.recollection import recollect
 from optchat.engine.sizes import sizes_of, window
 from optchat.errors import NotReady, OptChatError
+from optchat.limits import RECALL_MS_MAX
 from optchat.storage.ports import Store
 from optchat.wire import AssembleRequest, AssembleResponse, CheckRequest, CheckResponse
+
+log = structlog.get_logger()
+
+LOOKING_MAX = 2
+"""Requests that may look their words up side by side; another one goes without."""
 
 
 @dataclass(slots=True)
@@ -40,6 +51,10 @@ class Requests:
     _factors: dict[str, float] = field(default_factory=dict[str, float])
     _sent: dict[str, Sent] = field(default_factory=dict[str, Sent])
     _used: dict[str, str] = field(default_factory=dict[str, str])
+    _looking: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(LOOKING_MAX))
+    _recollecting: threading.Semaphore = field(
+        default_factory=lambda: threading.Semaphore(LOOKING_MAX)
+    )
 
     def changed(self) -> None:
         """A summary or publication was committed: whoever waits for memory looks again."""
@@ -76,11 +91,14 @@ class Requests:
 
     def _admit(self, request: AssembleRequest, factor: float) -> AssembleResponse:
         remaining_ms = self.deps.config.memory.readiness_timeout_ms
+        recalled = self._recollect(request)
         while True:
             version = self._version
             started_ms = self.deps.clock.now_ms()
             try:
-                return self.store.write(lambda tx: assemble.admit(tx, self.deps, request, factor))
+                return self.store.write(
+                    lambda tx: assemble.admit(tx, self.deps, request, factor, recalled)
+                )
             except NotReady:
                 self.store.write(lambda tx: assemble.hurry(tx, self.deps, request))
                 self.on_work()
@@ -91,6 +109,24 @@ class Requests:
                 remaining_ms -= max(1, self.deps.clock.now_ms() - started_ms)
                 if not moved or remaining_ms <= 0:
                     raise
+
+    def _recollect(self, request: AssembleRequest) -> tuple[Recalled, ...]:
+        """What the request's words bring up, if that is wanted and there soon enough."""
+        if self.deps.config.recall.automatic == "off":
+            return ()
+        if self._recollecting.acquire(blocking=False):
+            looked = self._looking.submit(self._look, request)
+            try:
+                return looked.result(RECALL_MS_MAX / 1000)
+            except TimeoutError:
+                log.info("recall was too slow", session=request.session.id)
+        return ()
+
+    def _look(self, request: AssembleRequest) -> tuple[Recalled, ...]:
+        try:
+            return self.store.read(lambda tx: recollect(tx, self.deps, request))
+        finally:
+            self._recollecting.release()
 
     def _learn(self, request: AssembleRequest) -> None:
         """Scale the model's token counts by what its provider reported for the last request."""

@@ -7,8 +7,10 @@ turn's descriptor and decides nothing, unless the live turn no longer fits besid
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+from optchat.core import context
 from optchat.core.budget import text_tokens, usable_tokens
 from optchat.core.records import Fold, Lineage, Pin, Session, Turn
 from optchat.core.scopes import Scope
@@ -16,7 +18,7 @@ from optchat.engine.checkpoint import checkpoints
 from optchat.engine.deps import Deps
 from optchat.engine.fold import Folder
 from optchat.engine.forest import Forest
-from optchat.engine.news import news_lines, news_text
+from optchat.engine.news import Recalled, news_lines, news_text, recalled_text
 from optchat.engine.nodes import hurry_session
 from optchat.engine.room import Room, check_live
 from optchat.engine.scopes import published_in
@@ -111,8 +113,31 @@ def continuation(
     return _answer(tx, deps, request, session, live, fold, factor)
 
 
-def admit(tx: Tx, deps: Deps, request: AssembleRequest, factor: float) -> AssembleResponse:
+def fresh_pin(tx: Tx, session: Session, turn: Turn) -> Pin:
+    """The snapshot that a turn takes if it is admitted now."""
+    scope = require_scope(tx, session.scope_id)
+    return Pin(
+        scope_id=scope.scope_id,
+        csn=tx.meta.csn(),
+        publication_end=0 if session.isolated else scope.publications,
+        policy_revision=scope.policy_revision,
+        retention_epoch=scope.retention_epoch,
+        own_generation=session.generation,
+        own_end=turn.start_seq,
+    )
+
+
+def admit(
+    tx: Tx,
+    deps: Deps,
+    request: AssembleRequest,
+    factor: float,
+    recalled: Sequence[Recalled] = (),
+) -> AssembleResponse:
     """Pin the turn's snapshot, fold if it must, write its news, and answer (§9).
+
+    What the request's words have ``recalled`` goes into the news, as far as the snapshot sees it
+    and there is room.
 
     Also decides a pinned turn anew when it outgrew its room (same snapshot) or its snapshot was
     invalidated (a fresh one). A live turn that takes too much of the window is folded itself.
@@ -130,15 +155,10 @@ def admit(tx: Tx, deps: Deps, request: AssembleRequest, factor: float) -> Assemb
     expired = turn.pin is not None and not is_valid(turn.pin, scope, session)
     pin = turn.pin
     if pin is None or expired:
-        pin = Pin(
-            scope_id=scope.scope_id,
-            csn=tx.meta.csn(),
-            publication_end=0 if session.isolated else scope.publications,
-            policy_revision=scope.policy_revision,
-            retention_epoch=scope.retention_epoch,
-            own_generation=session.generation,
-            own_end=turn.start_seq,
-        )
+        pin = fresh_pin(tx, session, turn)
+        told = recalled_text(tx, session, lineage, pin, recalled)
+    else:
+        told = context.recalled_in(turn.news)
     usable = usable_tokens(window_of(request))
     overhead = overhead_tokens(request, usable, factor)
     forest = Forest(tx, lineage.segments[-1].tree, number=session.number, lineage=lineage)
@@ -152,13 +172,16 @@ def admit(tx: Tx, deps: Deps, request: AssembleRequest, factor: float) -> Assemb
         live = whole if target is None else _folded(whole, forest, session, request, target)
         if stopped is not None and live is whole:
             break  # no step can be folded
-        try:
-            answer = _decide(tx, deps, request, session, scope, lineage, pin, live, factor)
-            if expired and answer.notice is None:
-                answer.notice = EXPIRED
-            return answer
-        except (NotReady, TurnTooLarge) as error:
-            stopped = error
+        for block in (told, "") if told else ("",):
+            try:
+                answer = _decide(
+                    tx, deps, request, session, scope, lineage, pin, live, factor, block
+                )
+                if expired and answer.notice is None:
+                    answer.notice = EXPIRED
+                return answer
+            except (NotReady, TurnTooLarge) as error:
+                stopped = error
     assert stopped is not None
     raise stopped
 
@@ -191,12 +214,15 @@ def _decide(
     pin: Pin,
     live: Live,
     factor: float,
+    recalled: str,
 ) -> AssembleResponse:
     """Find or make the fold that goes with this state of the live turn, and answer from it."""
     window = window_of(request)
     usable = usable_tokens(window)
     tail = read_tail(tx, session, live, request, factor)
-    room = Room(usable, overhead_tokens(request, usable, factor), tail.live_tokens, factor)
+    recalled_tokens = int(text_tokens(recalled) * factor)
+    taken = tail.live_tokens + recalled_tokens
+    room = Room(usable, overhead_tokens(request, usable, factor), taken, factor)
     check_live(request.model.id, room, live)
     turn = live.turn
     fold = tx.publications.fold(turn.fold_id) if turn.fold_id is not None else None
@@ -220,7 +246,7 @@ def _decide(
         else previous.pin.publication_end
     )
     lines = news_lines(tx, session, pin, since)
-    news = news_text(lines, session, pin, fold, deps.clock.now_ms())
+    news = news_text(lines, recalled, session, pin, fold, deps.clock.now_ms())
     live = replace(live, turn=replace(turn, pin=pin, fold_id=fold.fold_id, news=news))
     tx.records.put_turn(live.turn)
     answer = _answer(tx, deps, request, session, live, fold, factor)

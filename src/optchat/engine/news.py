@@ -2,15 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from optchat.core import context
-from optchat.core.records import Fold, Pin, Session
+from optchat.core.records import Fold, Lineage, Pin, Session
+from optchat.core.snapshots import pinned
 from optchat.core.tree import ScopeTree
 from optchat.engine.forest import Forest
 from optchat.engine.labels import publication_label
 from optchat.engine.nodes import RETIRED_LABEL, RETIRED_TEXT
-from optchat.errors import IntegrityError
-from optchat.refs import Csn, PublicationRef, SessionRef, Span
+from optchat.engine.visible import Reader
+from optchat.errors import IntegrityError, NotFound
+from optchat.refs import Csn, PublicationRef, SessionRef, Span, parse_ref
 from optchat.storage.ports import Tx
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """A line that a request's words have brought up, shown only while its ref is visible."""
+
+    ref: str
+    line: str
+
+
+def recalled_text(
+    tx: Tx, session: Session, lineage: Lineage, pin: Pin, recalled: Sequence[Recalled]
+) -> str:
+    """The block of what was brought up, as far as the turn's own snapshot sees it."""
+    reader = Reader(tx, pinned(pin, session.session_id, lineage))
+    return context.recalled_block(r.line for r in recalled if _is_seen(reader, r.ref))
+
+
+def _is_seen(reader: Reader, name: str) -> bool:
+    ref = parse_ref(name)
+    try:
+        if isinstance(ref, SessionRef):
+            reader.session(ref)
+        else:
+            reader.check_publications(ref)
+    except NotFound:
+        return False
+    return True
 
 
 def news_lines(tx: Tx, session: Session, pin: Pin, start: int) -> list[str]:
@@ -42,7 +75,9 @@ def news_lines(tx: Tx, session: Session, pin: Pin, start: int) -> list[str]:
     return lines
 
 
-def news_text(lines: list[str], session: Session, pin: Pin, fold: Fold, time_ms: int) -> str:
+def news_text(
+    lines: list[str], recalled: str, session: Session, pin: Pin, fold: Fold, time_ms: int
+) -> str:
     """A turn's news block, with everything that changes from turn to turn in its last element."""
     own = f"s{session.number}:{pin.own_generation} records<{pin.own_end} view<{fold.boundary}"
     return context.news_block(
@@ -51,4 +86,5 @@ def news_text(lines: list[str], session: Session, pin: Pin, fold: Fold, time_ms:
         own=own,
         time_ms=time_ms,
         coverage=fold.coverage,
+        recalled=recalled,
     )

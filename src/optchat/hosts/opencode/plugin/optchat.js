@@ -1703,13 +1703,13 @@ var DEFINITIONS = {
   memory_sessions: {
     description: "List the conversations that share this memory, the most recent first, with their families.",
     properties: {
-      search: text("Only with these words in title or directory"),
-      parent: text("Only the subagents of this one, such as s12, or current"),
-      since: text("Only with activity after a date or time"),
-      until: text("Only with activity before it"),
-      archived: flag("Also those that were archived"),
-      files: flag("Name the files that each touched"),
-      tools: flag("Name the tools that each used"),
+      search: text("Words of title or directory"),
+      parent: text("Only subagents of this one, such as s12, or current"),
+      since: text("Only if active after a date or time"),
+      until: text("Only if active before it"),
+      archived: flag("Archived ones too"),
+      files: flag("Name files touched"),
+      tools: flag("Name tools used"),
       cursor: CURSOR
     },
     required: []
@@ -1717,11 +1717,11 @@ var DEFINITIONS = {
   memory_messages: {
     description: "Read a conversation message by message, newest first; or, with ref, one message whole with those around it.",
     properties: {
-      session: text("Which conversation, such as s12; this one if left out"),
+      session: text("Such as s12; this one if left out"),
       role: text("Only user or assistant"),
       query: text("Only with all these words"),
       limit: number("Messages on a page"),
-      ref: text("A reference to or into the message"),
+      ref: text("The message's reference, or one in it"),
       before: number("Messages before it"),
       after: number("Messages after it"),
       cursor: CURSOR
