@@ -49,7 +49,7 @@ def search(
             break
     coverage = matching.coverage()
     relax = matching.relaxed()[:RELAX_MAX] if not hits and not cursor else []
-    answer = Answer(f"search: {query[:60]}", reader.visibility, [], [], {})
+    answer = Answer(f"search: {query}", reader.visibility, [], [], {})
     answer.lines += [*_head(matching, coverage), *map(_line, hits)]
     if not hits:
         answer.lines += _nothing(matching, relax)
