@@ -71,6 +71,27 @@ def test_always_needs_no_reference_but_more_of_the_words(make):
     assert brought_up(ask(bench.session("C"), "nginx or apache, which webserver suits?")) == ""
 
 
+@pytest.mark.parametrize(
+    "said, asked",
+    [
+        ("修复了重定向循环,需要关闭 proxy_redirect", "我们上次怎么修复重定向循环的?"),
+        ("リダイレクトのループは proxy_redirect を off", "前回リダイレクトのループはどう直した?"),
+        ("리디렉션 루프는 proxy_redirect off 로 고쳤다", "지난번에 리디렉션 루프를 어떻게 고쳤지?"),
+        ("Die Schleife kam von proxy_redirect", "Was war damals die Schleife mit proxy_redirect?"),
+        ("Цикл перенаправлений: proxy_redirect off", "Помнишь цикл перенаправлений?"),
+    ],
+)  # fmt: skip
+def test_it_is_found_in_other_languages(make, said, asked):
+    bench = make()
+    a = bench.session("A")
+    a.turn("?", said)
+    bench.session("N").turn("别的事情 другое 다른 것", "ничего 何もない")
+    bench.drain()
+    found = brought_up(ask(bench.session("B"), asked))
+    assert "s1:0:1" in found
+    assert "s2:" not in found
+
+
 def test_switched_off_not_one_byte_differs_from_a_store_without_it(make, make_bench):
     sent = []
     for bench in (make("off"), make_bench()):

@@ -15,7 +15,8 @@ from optchat.core.snapshots import pinned
 from optchat.engine.assemble import find, fresh_pin
 from optchat.engine.deps import Deps
 from optchat.engine.news import Recalled
-from optchat.engine.search import search
+from optchat.engine.recall.answer import search
+from optchat.engine.recall.stopwords import STOP_WORDS
 from optchat.engine.sessions import own_lineage
 from optchat.engine.visible import Reader
 from optchat.errors import OptChatError
@@ -25,6 +26,7 @@ from optchat.wire import AssembleRequest, AssembleResponse
 
 _ASKED_BYTES = 4_096
 _WORDS_MAX = 24
+_UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
 _WORD = re.compile(r"\w(?:[\w./-]*\w)?")
 
 
@@ -51,7 +53,7 @@ def recollect(tx: Tx, deps: Deps, request: AssembleRequest) -> tuple[Recalled, .
     pin = fresh_pin(tx, session, turn)
     reader = Reader(tx, pinned(pin, session.session_id, lineage), deps.config.privacy)
     try:
-        hits = search(reader, query=" ".join(words)).data["hits"]
+        hits = search(reader, query=" ".join(words), now_ms=deps.clock.now_ms()).data["hits"]
     except OptChatError:
         return ()  # a request is not held up by what its words would have found
     least = min(2, len(words)) if wanted == "cues" else max(2, (len(words) + 1) // 2)
@@ -80,9 +82,16 @@ def _asked(tx: Tx, lineage: Lineage, turn: Turn) -> str:
 
 
 def _words(text: str) -> list[str]:
-    """The words that may say what is meant; short ones only where a script has short words."""
-    found = (word for word in _WORD.findall(text) if len(word) > 3 or not word.isascii())
-    return list(dict.fromkeys(found))[:_WORDS_MAX]
+    """The words that may say what is meant; of a script without spaces, each two characters."""
+    found: dict[str, None] = {}
+    for word in _WORD.findall(text):
+        run = _UNSPACED.search(word)
+        if run is not None:
+            told = word if len(word) <= 2 else run[0]
+            found |= dict.fromkeys(told[at : at + 2] for at in range(max(1, len(told) - 1)))
+        elif len(word) > 1 and word not in STOP_WORDS:
+            found[word] = None
+    return list(found)[:_WORDS_MAX]
 
 
 def _line(hit: dict[str, object]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,9 +12,8 @@ from optchat.core.tree import SessionTree
 from optchat.engine.recall.places import Flags
 from optchat.engine.recall.query import Filters
 from optchat.engine.recall.terms import Finder
-from optchat.engine.visible import Reader, not_found
-from optchat.errors import BadInput
-from optchat.refs import ProjectId, SessionId, SessionRef, Span
+from optchat.engine.visible import Reader
+from optchat.refs import ProjectId, SessionId
 from optchat.storage.ports import Frame
 from optchat.storage.ports.frame import EVIDENCE, OUTCOMES, kind_code
 from optchat.storage.words import spaced, stems
@@ -110,7 +108,7 @@ def _of_session(
 ) -> Iterator[tuple[str, Flags]]:
     own = reader.visibility.session_id
     if filters.session is not None:
-        named = {_session_id(reader, n) for n in filters.session.split(",") if n.strip()}
+        named = {reader.named(n).session_id for n in filters.session.split(",") if n.strip()}
         yield "session", np.array([s in named for s in frame.sessions], bool)
     elif own is not None and not filters.family:
         related = family(reader, own)
@@ -186,35 +184,6 @@ def family(reader: Reader, session_id: SessionId) -> frozenset[SessionId]:
             tree = SessionTree(session.session_id, generation.number)
             pending += [g.session_id for g in tx.sessions.derived(tree)]
     return frozenset(found)
-
-
-def _session_id(reader: Reader, name: str) -> SessionId:
-    """A session by its number in the scope, by its host's id, or as "current"."""
-    name = name.strip()
-    own = reader.visibility.session_id
-    if name.lower() == "current" and own is not None:
-        return own
-    numbered = re.fullmatch(r"s?(\d{1,9})", name, re.ASCII)
-    found = None
-    if numbered is not None:
-        number = int(numbered[1])
-        found = reader.tx.sessions.session_numbered(reader.visibility.scope_id, number)
-    elif re.fullmatch(r"[\w-]{1,80}", name, re.ASCII):
-        number = 0
-        for host in sorted({p.host for p in reader.tx.sessions.projects()}):
-            known = reader.tx.sessions.session_of_host(host, name)
-            found = known or found
-    else:
-        raise BadInput(
-            f"{name[:40]!r} is no session; nothing was searched.", hint="write it as s12"
-        )
-    visible = found is not None and (
-        found.session_id == own
-        or reader.tx.publications.of_session(reader.visibility, found.session_id, None, 1)
-    )
-    if found is None or not visible:
-        raise not_found(SessionRef(number, 0, Span(0, 1)))
-    return found.session_id
 
 
 def _is_project(directory: str, wanted: str) -> bool:
