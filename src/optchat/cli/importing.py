@@ -118,7 +118,7 @@ def _tell(status: ImportStatus) -> None:
 @json_option
 def summarise(*, since: str | None, project: str | None, yes: bool, as_json: bool) -> None:
     """Have history that was taken in summarised; without --yes, say what that takes."""
-    from optchat.engine.search import parse_time
+    from optchat.engine.recall.query import parse_time
 
     since_ms = parse_time(since, "--since") if since else 0
     request = SummariseRequest(since_ms=since_ms, project=project, confirmed=yes)
