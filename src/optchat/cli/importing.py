@@ -27,7 +27,9 @@ def import_() -> None:
     type=click.Path(resolve_path=True),
     help="The host's store; by default where OpenCode keeps it.",
 )
-@click.option("--since", default=None, help="Only what was used at this date or later (ISO, local).")
+@click.option(
+    "--since", default=None, help="Only what was used at this date or later (ISO, local)."
+)
 @click.option(
     "--project",
     default=None,
@@ -81,7 +83,9 @@ def _follow(status: ImportStatus, *, is_shown: bool) -> ImportStatus:
         TimeRemainingColumn(),
     )
     console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=not is_shown or not console.is_terminal) as bar:
+    with Progress(
+        *columns, console=console, disable=not is_shown or not console.is_terminal
+    ) as bar:
         task = bar.add_task("sessions", total=None)
         while True:
             bar.update(task, total=status.total or None, completed=status.done)

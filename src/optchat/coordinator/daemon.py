@@ -232,7 +232,12 @@ async def _answer(
             # Without its socket it serves nobody, and its lock would keep others from serving.
             log.warning("the socket was taken away")
             break
-        if activity.requests != seen or activity.running or workers.busy or service.importing.is_busy:
+        if (
+            activity.requests != seen
+            or activity.running
+            or workers.busy
+            or service.importing.is_busy
+        ):
             seen, idle_since = activity.requests, loop.time()
             tidied = is_scrubbed = False
         elif not is_scrubbed and loop.time() - idle_since > SCRUB_IDLE_S:

@@ -193,9 +193,7 @@ class Importing:
             return
         self._take(run, source, wanted, sessions, alive)
 
-    def _reason(
-        self, run: Run, source: Source, session: HostSession, known: Session | None
-    ) -> str:
+    def _reason(self, run: Run, source: Source, session: HostSession, known: Session | None) -> str:
         """Why a session is not taken in, if it is not."""
         request, now_ms = run.request, self.deps.clock.now_ms()
         if session.internal:
@@ -246,9 +244,7 @@ class Importing:
                 batch, chars = [], 0
         self._seal(run, batch, alive)
 
-    def _seal(
-        self, run: Run, batch: Sequence[Reading], alive: frozenset[str]
-    ) -> None:
+    def _seal(self, run: Run, batch: Sequence[Reading], alive: frozenset[str]) -> None:
         """Seal sessions in one transaction; if one of them cannot be, each in its own."""
         try:
             self._seal_together(run, batch, alive)
@@ -260,9 +256,7 @@ class Importing:
             for one in batch:
                 self._seal(run, [one], alive)
 
-    def _seal_together(
-        self, run: Run, batch: Sequence[Reading], alive: frozenset[str]
-    ) -> None:
+    def _seal_together(self, run: Run, batch: Sequence[Reading], alive: frozenset[str]) -> None:
         left = list(batch)
         while left:
             sealed, left = self.store.write(lambda tx, part=left: self._portion(tx, part, alive))
@@ -316,9 +310,7 @@ class Importing:
             finally:
                 source.close()
 
-    def _compare(
-        self, source: Source, known: Sequence[Session], alive: frozenset[str]
-    ) -> None:
+    def _compare(self, source: Source, known: Sequence[Session], alive: frozenset[str]) -> None:
         sessions = source.sessions()
         if not place.is_there(source.name):
             return

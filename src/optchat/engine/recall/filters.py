@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,9 +12,8 @@ from optchat.core.tree import SessionTree
 from optchat.engine.recall.places import Flags
 from optchat.engine.recall.query import Filters
 from optchat.engine.recall.terms import Finder
-from optchat.engine.visible import Reader, not_found
-from optchat.errors import BadInput
-from optchat.refs import ProjectId, SessionId, SessionRef, Span
+from optchat.engine.visible import Reader
+from optchat.refs import ProjectId, SessionId
 from optchat.storage.ports import Frame
 from optchat.storage.ports.frame import EVIDENCE, OUTCOMES, kind_code
 from optchat.storage.words import spaced, stems
@@ -37,11 +35,11 @@ class Eligible:
     rows: dict[str, Flags]
     sessions: Flags
 
-    def mask(self, without: str | None = None) -> Flags:
-        """The rows that pass all of them, but for one."""
+    def mask(self, *without: str) -> Flags:
+        """The rows that pass all of them, but for those named."""
         found = np.ones(self.frame.count, bool)
         for name, rows in self.rows.items():
-            if name != without:
+            if name not in without:
                 found &= rows
         return found
 
@@ -89,14 +87,16 @@ class Directory:
             self._sessions.setdefault(session.session_id, session)
 
 
-def eligible(reader: Reader, finder: Finder, directory: Directory, filters: Filters) -> Eligible:
-    """The masks of a query's filters.
-
-    Raises:
-        BadInput, NotFound: a session is named that cannot be, or cannot be seen.
-    """
+def eligible(
+    reader: Reader,
+    finder: Finder,
+    directory: Directory,
+    filters: Filters,
+    named: frozenset[SessionId] | None,
+) -> Eligible:
+    """The masks of a query's filters; ``named`` are the sessions that it asks for."""
     frame = finder.frame
-    of_session = dict(_of_session(reader, frame, directory, filters))
+    of_session = dict(_of_session(reader, frame, directory, filters, named))
     of_record = dict(_of_record(finder, filters))
     sessions = np.ones(len(frame.sessions), bool)
     for mask in of_session.values():
@@ -106,11 +106,14 @@ def eligible(reader: Reader, finder: Finder, directory: Directory, filters: Filt
 
 
 def _of_session(
-    reader: Reader, frame: Frame, directory: Directory, filters: Filters
+    reader: Reader,
+    frame: Frame,
+    directory: Directory,
+    filters: Filters,
+    named: frozenset[SessionId] | None,
 ) -> Iterator[tuple[str, Flags]]:
     own = reader.visibility.session_id
-    if filters.session is not None:
-        named = {_session_id(reader, n) for n in filters.session.split(",") if n.strip()}
+    if named is not None:
         yield "session", np.array([s in named for s in frame.sessions], bool)
     elif own is not None and not filters.family:
         related = family(reader, own)
@@ -161,7 +164,9 @@ def _with_file(finder: Finder, file: str) -> Flags:
     found &= frame.kind == kind_code(RecordKind.TOOL_CALL)
     after = np.flatnonzero(found[:-1]) + 1
     results = [kind_code(RecordKind.TOOL_RESULT), kind_code(RecordKind.REPORT)]
-    after = after[np.isin(frame.kind[after], results) & (frame.tree[after] == frame.tree[after - 1])]
+    after = after[
+        np.isin(frame.kind[after], results) & (frame.tree[after] == frame.tree[after - 1])
+    ]
     found[after] = True
     return found
 
@@ -188,33 +193,16 @@ def family(reader: Reader, session_id: SessionId) -> frozenset[SessionId]:
     return frozenset(found)
 
 
-def _session_id(reader: Reader, name: str) -> SessionId:
-    """A session by its number in the scope, by its host's id, or as "current"."""
-    name = name.strip()
-    own = reader.visibility.session_id
-    if name.lower() == "current" and own is not None:
-        return own
-    numbered = re.fullmatch(r"s?(\d{1,9})", name, re.ASCII)
-    found = None
-    if numbered is not None:
-        number = int(numbered[1])
-        found = reader.tx.sessions.session_numbered(reader.visibility.scope_id, number)
-    elif re.fullmatch(r"[\w-]{1,80}", name, re.ASCII):
-        number = 0
-        for host in sorted({p.host for p in reader.tx.sessions.projects()}):
-            known = reader.tx.sessions.session_of_host(host, name)
-            found = known or found
-    else:
-        raise BadInput(
-            f"{name[:40]!r} is no session; nothing was searched.", hint="write it as s12"
-        )
-    visible = found is not None and (
-        found.session_id == own
-        or reader.tx.publications.of_session(reader.visibility, found.session_id, None, 1)
-    )
-    if found is None or not visible:
-        raise not_found(SessionRef(number, 0, Span(0, 1)))
-    return found.session_id
+def named_sessions(reader: Reader, filters: Filters) -> frozenset[SessionId] | None:
+    """The sessions that are asked for by name, several with commas between; None for no such wish.
+
+    Raises:
+        NotFound: one of them is not there, or not to be seen.
+    """
+    if filters.session is None:
+        return None
+    names = [name.strip() for name in filters.session.split(",") if name.strip()]
+    return frozenset(reader.named(name).session_id for name in names or [filters.session])
 
 
 def _is_project(directory: str, wanted: str) -> bool:
@@ -230,5 +218,3 @@ def _is_inside(directory: str, wanted: str) -> bool:
     if wanted.startswith("/"):
         return here.startswith("/" + there)
     return f"/{there}" in here
-
-

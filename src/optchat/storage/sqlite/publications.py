@@ -15,8 +15,8 @@ from optchat.core.tree import SessionTree
 from optchat.errors import Conflict
 from optchat.refs import Csn, FoldId, ScopeId, SessionId, Span, TurnId
 from optchat.storage.ports import SharedBase
-from optchat.storage.sqlite.frames import drop_frames
 from optchat.storage.sqlite.connection import Args, Row, Sql
+from optchat.storage.sqlite.frames import drop_frames
 from optchat.storage.sqlite.records import decode_pin
 from optchat.storage.sqlite.sessions import SESSION_COLUMNS, session_of_row
 from optchat.storage.sqlite.visible import ALIVE, bindings, union

@@ -135,9 +135,7 @@ def _parts(part: HostPart) -> list[Part]:
 
 
 def _file(part: HostPart) -> FilePart:
-    found = FilePart(
-        id=part.id, mime=part.mime or "", filename=part.filename or "", url=part.url
-    )
+    found = FilePart(id=part.id, mime=part.mime or "", filename=part.filename or "", url=part.url)
     if not part.url.startswith("data:"):
         return found
     comma = part.url.find(",")

@@ -65,7 +65,10 @@ def _birth_ms(path: Path) -> int:
     """When a file was made, in whole milliseconds; 0 where the system does not say."""
     found = path.stat()
     if sys.platform != "linux":
-        return int(getattr(found, "st_birthtime_ns", getattr(found, "st_birthtime", 0) * 10**9)) // 10**6
+        return (
+            int(getattr(found, "st_birthtime_ns", getattr(found, "st_birthtime", 0) * 10**9))
+            // 10**6
+        )
     told = _Statx()
     statx = getattr(ctypes.CDLL(None), "statx", None)
     if statx is None or statx(_AT_FDCWD, os.fsencode(path), 0, _STATX_BTIME, ctypes.byref(told)):

@@ -141,15 +141,22 @@ def live(messages: list[HostMessage], revert: Revert | None) -> list[HostMessage
             kept = messages[:index]
             if revert.part_id is None:
                 return kept
-            until = [p.id for p in message.parts].index(revert.part_id) if any(
-                p.id == revert.part_id for p in message.parts
-            ) else len(message.parts)
-            return [*kept, HostMessage(id=message.id, info=message.info, parts=message.parts[:until])]
+            until = (
+                [p.id for p in message.parts].index(revert.part_id)
+                if any(p.id == revert.part_id for p in message.parts)
+                else len(message.parts)
+            )
+            return [
+                *kept,
+                HostMessage(id=message.id, info=message.info, parts=message.parts[:until]),
+            ]
     return messages
 
 
 def _session(row: tuple[Any, ...]) -> HostSession:
-    (id_, project, directory, title, created, updated, parent, archived, metadata, revert) = row[:10]
+    (id_, project, directory, title, created, updated, parent, archived, metadata, revert) = row[
+        :10
+    ]
     worktree, sandboxes, count, sequence = row[10:]
     folders = [worktree or directory, *(decode(sandboxes or "[]", list[str]))]
     inside = [f for f in folders if directory == f or directory.startswith(f.rstrip("/") + "/")]
