@@ -84,16 +84,21 @@ def shorten(text: str, bytes_max: int) -> str:
     Never splits a code point; a cut is marked by an ellipsis.
     """
     text = text[: bytes_max + 1]
-    if escaped_bytes(text) <= bytes_max:
+    escaped = escape(text)
+    if len(escaped.encode()) <= bytes_max:
         return text
     ellipsis = "…"
-    low, high = 0, len(text)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if escaped_bytes(text[:middle]) + len(ellipsis.encode()) <= bytes_max:
-            low = middle
-        else:
-            high = middle - 1
+    room = bytes_max - len(ellipsis.encode())
+    if escaped == text:  # each character takes just its own bytes
+        low = len(text.encode()[: max(room, 0)].decode(errors="ignore"))
+    else:
+        low, high = 0, len(text)
+        while low < high:
+            middle = (low + high + 1) // 2
+            if escaped_bytes(text[:middle]) <= room:
+                low = middle
+            else:
+                high = middle - 1
     cut = text[:low]
     space = cut.rfind(" ")
     if space > low * 2 // 3:

@@ -19,7 +19,8 @@ class Forest:
     """The nodes of one sequence as its readers see it: a scope's tree, or a session's lineage.
 
     Looks a span up in the tree that owns it, names it as the reader does, and measures its line.
-    Entries are cached for the life of the object, which is one unit of work.
+    Entries are cached for the life of the object, which is one unit of work. ``made``, if given,
+    takes new nodes for which nothing waits yet, until ``put_made`` puts them down together.
     """
 
     tx: Tx
@@ -27,6 +28,7 @@ class Forest:
     number: int = 0
     lineage: Lineage | None = None
     csn: Csn | None = None
+    made: dict[Span, Node] | None = None
     _entries: dict[Span, Entry | None] = field(default_factory=dict[Span, Entry | None])
 
     def owner(self, span: Span) -> Tree:
@@ -39,7 +41,15 @@ class Forest:
     def node(self, span: Span) -> Node | None:
         if not self.holds(span):
             return None
+        if self.made and span in self.made:
+            return self.made[span]
         return self.tx.trees.node(self.owner(span), span, self.csn)
+
+    def put_made(self) -> None:
+        """Put down what was ``made``."""
+        if self.made:
+            self.tx.trees.put_nodes(tuple(self.made.values()))
+            self.made.clear()
 
     def ref(self, span: Span) -> Ref:
         if isinstance(self.tree, ScopeTree):

@@ -60,8 +60,5 @@ def publication_label(publication: Publication, name: str) -> str:
 
 
 def range_label(tx: Tx, scope_id: ScopeId, span: Span) -> str:
-    ends = tx.publications.ends(scope_id, span.start, span.end_exclusive)
-    if ends is None:
-        return ""
-    first, last = ends
-    return f"{context.utc_minute(first.completed_ms)}..{context.utc_minute(last.completed_ms)}"
+    ends = tx.publications.completed(scope_id, span.start, span.end_exclusive)
+    return "" if ends is None else f"{context.utc_minute(ends[0])}..{context.utc_minute(ends[1])}"

@@ -92,7 +92,7 @@ def _told(node: Node) -> str:
 
 
 def seal_leaf(
-    tx: Tx, deps: Deps, *, record: Record, scope_id: ScopeId, text: str, csn: Csn
+    tx: Tx, deps: Deps, forest: Forest, *, record: Record, scope_id: ScopeId, text: str, csn: Csn
 ) -> None:
     """The leaf of a sealed record: at once if it fits verbatim, else as a job (§10)."""
     tree = SessionTree(record.session_id, record.generation)
@@ -113,7 +113,7 @@ def seal_leaf(
         prompt_version=VERBATIM,
         born=csn,
     )
-    commit(tx, node)
+    take(forest, node)
 
 
 def complete_parents(
@@ -138,10 +138,10 @@ def complete_parents(
         left, right = pair
         text = joined((left, right)) if left is not None and right is not None else None
         if left is not None and right is not None and text is not None:
-            commit(tx, parent_node(tx, forest, span, (left, right), text, VERBATIM, csn))
+            take(forest, parent_node(tx, forest, span, (left, right), text, VERBATIM, csn))
             continue
         if left is not None and right is not None and (is_past or is_unsummarised((left, right))):
-            commit(tx, stand_in(tx, forest, span, (left, right), csn))
+            take(forest, stand_in(tx, forest, span, (left, right), csn))
             continue
         waits = tuple(
             (forest.owner(child), child)
@@ -256,6 +256,14 @@ def commit(tx: Tx, node: Node) -> None:
     """Add a node and wake what waits for it."""
     if tx.trees.put_node(node):
         tx.jobs.resolve(node.tree, node.span)
+
+
+def take(forest: Forest, node: Node) -> None:
+    """Commit a node, or leave it to be put down with others when its forest gathers them."""
+    if forest.made is None:
+        commit(forest.tx, node)
+    else:
+        forest.made[node.span] = node
 
 
 def enqueue_node(

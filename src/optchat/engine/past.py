@@ -9,28 +9,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import get_args, get_type_hints
 
 from optchat.core import context
 from optchat.core.records import Lineage, Record, RecordKind, Session, Turn
-from optchat.core.tree import NodeKind
+from optchat.core.tree import Node, NodeKind, ScopeTree, SessionTree
 from optchat.engine import nodes
 from optchat.engine.deps import Deps
 from optchat.engine.forest import Forest
-from optchat.engine.labels import tool_name
+from optchat.engine.labels import publication_label, session_name, tool_name
 from optchat.engine.originals import read_text
 from optchat.engine.publish import (
-    TurnSource,
     advance_shared_view,
-    publish,
+    publication_of,
     published_range,
     source_cover,
     told_pieces,
 )
-from optchat.engine.sessions import generation_of
+from optchat.engine.sessions import generation_of, require_scope
 from optchat.limits import SUMMARY_BYTES_MAX
-from optchat.refs import ScopeId
+from optchat.refs import ScopeId, Span
 from optchat.storage.ports import Tx
 from optchat.wire import ToolRequest
 
@@ -41,38 +40,55 @@ TOOLS_MAX = 4
 """How many tools a line names, the most used first."""
 
 
-def publish_past(tx: Tx, deps: Deps, turn: Turn, *, history: Lineage) -> None:
-    """Publish a closed turn under a line that names it; ``show`` brings the shared view up.
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """Records that were sealed just now, in a row, with the texts that may be told of them."""
+
+    records: Sequence[Record]
+    texts: Sequence[str]
+
+
+def publish_past(
+    tx: Tx, deps: Deps, session: Session, turns: Sequence[Turn], *, history: Lineage, fresh: Fresh
+) -> None:
+    """Publish closed turns, each under a line that names it; ``show`` brings the shared view up.
 
     A turn of no scope, or without records of its own, is published nowhere, as ever.
     """
-    cover = source_cover(history, turn)
-    session = tx.sessions.session(turn.session_id)
-    if turn.scope_id is None or not cover or session is None:
-        return
-    records = [
-        record
-        for piece in told_pieces(history, turn)
-        for record in tx.records.range(piece.tree, piece.start, piece.end_exclusive)
-    ]
-    source = TurnSource(
-        turn=turn,
-        session=session,
-        start_seq=published_range(history, turn)[0],
-        cover=cover,
-        nodes=(),
-        request="",
-        answer="",
-    )
-    publish(
-        tx,
-        deps,
-        source,
-        text=_line(tx, turn, records, mask=deps.config.privacy.mask),
-        model=nodes.IMPORTED,
-        prompt_version=nodes.IMPORTED,
-        kind=NodeKind.FALLBACK,
-    )
+    for scope_id in dict.fromkeys(turn.scope_id for turn in turns):
+        known = tx.sessions.session_in(scope_id, session.session_id) if scope_id else None
+        if scope_id is None or known is None:
+            continue
+        scope, name = require_scope(tx, scope_id), session_name(tx, known)
+        csn = tx.meta.next_csn()
+        forest = Forest(tx, ScopeTree(scope_id), made={})
+        for turn in turns:
+            cover = source_cover(history, turn) if turn.scope_id == scope_id else ()
+            start_seq, _ = published_range(history, turn)
+            if not cover:
+                continue
+            publication = publication_of(
+                deps, session, turn, scope, start_seq=start_seq, cover=cover, csn=csn
+            )
+            if not tx.publications.append(publication):
+                continue
+            scope = replace(scope, publications=scope.publications + 1)
+            leaf = Node(
+                tree=forest.tree,
+                span=Span(publication.seq, 1),
+                revision=1,
+                kind=NodeKind.FALLBACK,
+                label=publication_label(publication, name),
+                text=_line(tx, deps, turn, history, fresh),
+                input_hash=nodes.digest(publication.outcome.value),
+                model=nodes.IMPORTED,
+                prompt_version=nodes.IMPORTED,
+                born=csn,
+            )
+            nodes.take(forest, leaf)
+            end = scope.publications
+            nodes.complete_parents(tx, deps, forest, end, scope_id, csn, is_past=True)
+        forest.put_made()
 
 
 def show(tx: Tx, deps: Deps, scope_ids: Sequence[ScopeId]) -> None:
@@ -83,18 +99,32 @@ def show(tx: Tx, deps: Deps, scope_ids: Sequence[ScopeId]) -> None:
             advance_shared_view(tx, deps, scope_id, scope.publications)
 
 
-def _line(tx: Tx, turn: Turn, records: Sequence[Record], *, mask: bool) -> str:
+def _line(tx: Tx, deps: Deps, turn: Turn, history: Lineage, fresh: Fresh) -> str:
     """When, the first words of the request, and how much there is of what."""
-    asked = next((r for r in records if _is_request(r)), None)
+    told: list[tuple[Record, str | None]] = []
+    first = fresh.records[0] if fresh.records else None
+    for piece in told_pieces(history, turn):
+        start = piece.end_exclusive
+        if first is not None and piece.tree == SessionTree(first.session_id, first.generation):
+            start = max(piece.start, min(first.seq, start))
+            places = slice(start - first.seq, piece.end_exclusive - first.seq)
+            told += zip(fresh.records[places], fresh.texts[places], strict=True)
+        earlier = tx.records.range(piece.tree, piece.start, start) if piece.start < start else ()
+        told[:0] = [(record, None) for record in earlier]
+    records = [record for record, _ in told]
     words = ""
-    if asked is not None:
-        raw, _ = read_text(tx, asked.payload, 0, 4 * REQUEST_BYTES_MAX, mask=mask)
-        words = " ".join(raw.split())
+    for record, text in told:
+        if _is_request(record):
+            if text is None:
+                mask = deps.config.privacy.mask
+                text, _ = read_text(tx, record.payload, 0, 4 * REQUEST_BYTES_MAX, mask=mask)
+            words = " ".join(text[: 4 * REQUEST_BYTES_MAX].split())
+            break
     used = Counter(r.tool for r in records if r.kind is RecordKind.TOOL_CALL and r.tool)
     tools = [f"{tool_name(tool)} {count}" for tool, count in used.most_common(TOOLS_MAX)]
-    told = f"asked: {context.shorten(words, REQUEST_BYTES_MAX)}" if words else "no request"
+    asked = f"asked: {context.shorten(words, REQUEST_BYTES_MAX)}" if words else "no request"
     counts = ", ".join([f"{len(records)} records", *tools])
-    return f"(history) {context.utc_minute(turn.opened_ms)[:10]} {told} / {counts}"
+    return f"(history) {context.utc_minute(turn.opened_ms)[:10]} {asked} / {counts}"
 
 
 def _is_request(record: Record) -> bool:
@@ -127,6 +157,7 @@ def make_nodes(tx: Tx, deps: Deps, session: Session, history: Lineage) -> int:
                 nodes.seal_leaf(
                     tx,
                     deps,
+                    forest,
                     record=record,
                     scope_id=session.scope_id,
                     text=_text(tx, record, mask=deps.config.privacy.mask),

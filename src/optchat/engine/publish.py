@@ -11,18 +11,19 @@ from dataclasses import dataclass
 
 from optchat.core.publications import CoverPart, Publication
 from optchat.core.records import Lineage, RecordKind, Segment, Session, Turn
+from optchat.core.scopes import Scope
 from optchat.core.tree import Node, NodeKind, ScopeTree, SessionTree, cover
 from optchat.core.views import advance
 from optchat.engine.deps import Deps
 from optchat.engine.forest import Forest
 from optchat.engine.labels import label_of
 from optchat.engine.lifecycle import is_current
-from optchat.engine.nodes import IMPORTED, VERBATIM, complete_parents, digest
+from optchat.engine.nodes import VERBATIM, complete_parents, digest
 from optchat.engine.originals import read_text
 from optchat.engine.sessions import lineage as lineage_of
 from optchat.engine.sessions import require_scope
 from optchat.errors import IntegrityError
-from optchat.refs import ScopeId, Span
+from optchat.refs import Csn, ScopeId, Span
 from optchat.storage.ports import Job, JobKind, JobState, Tx
 
 
@@ -153,8 +154,6 @@ def publish(
 ) -> Publication | None:
     """Make the publication, its leaf and the next view revision visible, in this transaction.
 
-    For history that is taken in the view's revision is left to the end of the transaction.
-
     Returns None, changing nothing, when the turn is published already (a replay), or was superseded
     or taken back while its summary was made.
     """
@@ -166,25 +165,10 @@ def publish(
         or not is_current(tx, session, turn)
     ):
         return None
-    assert turn.outcome is not None
-    assert turn.end_seq_exclusive is not None
     scope = require_scope(tx, turn.scope_id)
     csn = tx.meta.next_csn()
-    publication = Publication(
-        scope_id=scope.scope_id,
-        seq=scope.publications,
-        session_id=session.session_id,
-        generation=turn.generation,
-        turn_id=turn.turn_id,
-        start_seq=source.start_seq,
-        end_seq_exclusive=turn.end_seq_exclusive,
-        outcome=turn.outcome,
-        opened_ms=turn.opened_ms,
-        completed_ms=turn.closed_ms or turn.opened_ms,
-        published_ms=deps.clock.now_ms(),
-        cover=source.cover,
-        born=csn,
-        title=session.title,
+    publication = publication_of(
+        deps, session, turn, scope, start_seq=source.start_seq, cover=source.cover, csn=csn
     )
     if not tx.publications.append(publication):
         return None
@@ -204,11 +188,40 @@ def publish(
     )
     tx.trees.put_node(leaf)
     forest = Forest(tx, tree)
-    is_past = model == IMPORTED
-    complete_parents(tx, deps, forest, publication.seq + 1, scope.scope_id, csn, is_past=is_past)
-    if not is_past:
-        advance_shared_view(tx, deps, scope.scope_id, publication.seq + 1)
+    complete_parents(tx, deps, forest, publication.seq + 1, scope.scope_id, csn)
+    advance_shared_view(tx, deps, scope.scope_id, publication.seq + 1)
     return publication
+
+
+def publication_of(
+    deps: Deps,
+    session: Session,
+    turn: Turn,
+    scope: Scope,
+    *,
+    start_seq: int,
+    cover: tuple[CoverPart, ...],
+    csn: Csn,
+) -> Publication:
+    """A closed turn under the scope's next number."""
+    assert turn.outcome is not None
+    assert turn.end_seq_exclusive is not None
+    return Publication(
+        scope_id=scope.scope_id,
+        seq=scope.publications,
+        session_id=session.session_id,
+        generation=turn.generation,
+        turn_id=turn.turn_id,
+        start_seq=start_seq,
+        end_seq_exclusive=turn.end_seq_exclusive,
+        outcome=turn.outcome,
+        opened_ms=turn.opened_ms,
+        completed_ms=turn.closed_ms or turn.opened_ms,
+        published_ms=deps.clock.now_ms(),
+        cover=cover,
+        born=csn,
+        title=session.title,
+    )
 
 
 def advance_shared_view(tx: Tx, deps: Deps, scope_id: ScopeId, length: int) -> None:

@@ -19,7 +19,6 @@ from optchat.core.records import (
     Session,
     Turn,
 )
-from optchat.core.tree import SessionTree
 from optchat.engine import past
 from optchat.engine.deps import Deps
 from optchat.engine.forest import Forest
@@ -227,6 +226,7 @@ class _Sealing:
         if self.turn is not None:
             self.last_ms = self._last_recorded_ms(self.turn)
         self._already = self._sealed_behind(held[-1].end_seq_exclusive if held else 0)
+        self._forgotten: set[str] = set()
         self._messages: list[HostMessage] = []
         self._opened: dict[TurnId, Turn] = {}
         self._events: list[_Sealed | Turn] = []
@@ -248,7 +248,9 @@ class _Sealing:
         }
 
     def run(self, position: int) -> None:
-        messages = self.request.messages
+        messages, info = self.request.messages, self.request.session
+        new = {message_key(info.host, info.id, m.id): m.id for m in messages[position:]}
+        self._forgotten = {new[key] for key in self.tx.removals.buried(new)}
         blocked = False
         for index in range(position, len(messages)):
             message = messages[index]
@@ -279,8 +281,7 @@ class _Sealing:
         elif self.turn is None and message.role == "assistant":
             self._open(message)
         start = self.length
-        info = self.request.session
-        forgotten = self.tx.removals.is_buried(message_key(info.host, info.id, message.id))
+        forgotten = message.id in self._forgotten
         if not forgotten:
             self._take(message)
         self._messages.append(
@@ -405,39 +406,57 @@ class _Sealing:
         """Leaves, parents, and publications of the turns that ended, in the order of the events."""
         *inherited, own = self.lineage.segments
         self.lineage = Lineage((*inherited, replace(own, end_exclusive=self.length)))
-        forest = Forest(self.tx, own.tree, number=self.session.number, lineage=self.lineage)
+        forest = Forest(
+            self.tx, own.tree, number=self.session.number, lineage=self.lineage, made={}
+        )
         csn = self.tx.meta.next_csn() if records else Csn(0)
-        if self.is_past and records:
-            self._leave_unmade(own.tree, records[0].seq)
+        if self.is_past:
+            self._publish_past(records)
+            return
         pending = iter(records)
         for event in self._events:
             if isinstance(event, Turn):
+                forest.put_made()
                 self._finish(event)
-                continue
-            if self.is_past:
                 continue
             record, scope_id = next(pending), event.scope_id
             seal_leaf(
                 self.tx,
                 self.deps,
+                forest,
                 record=record,
                 scope_id=scope_id,
                 text=event.source.text,
                 csn=csn,
             )
             complete_parents(self.tx, self.deps, forest, record.seq + 1, scope_id, csn)
+        forest.put_made()
 
-    def _leave_unmade(self, tree: SessionTree, start: int) -> None:
-        generation = generation_of(self.tx, tree)
-        if generation.unmade_from is None:
-            self.tx.sessions.put_generation(replace(generation, unmade_from=start))
+    def _publish_past(self, records: Sequence[Record]) -> None:
+        """Under lines that only name the turns; their nodes are left unmade."""
+        if records:
+            generation = generation_of(self.tx, self.lineage.segments[-1].tree)
+            if generation.unmade_from is None:
+                unmade = replace(generation, unmade_from=records[0].seq)
+                self.tx.sessions.put_generation(unmade)
+        texts = [e.source.text for e in self._events if isinstance(e, _Sealed)]
+        # A copy whose original is nowhere is all that there is of it.
+        turns = [
+            turn
+            for turn in self._events
+            if isinstance(turn, Turn)
+            and (not self._copied(turn) or self.request.session.fork_of is None)
+        ]
+        past.publish_past(
+            self.tx,
+            self.deps,
+            self.session,
+            turns,
+            history=self.lineage,
+            fresh=past.Fresh(records, texts),
+        )
 
     def _finish(self, turn: Turn) -> None:
-        if self.is_past:
-            # A copy whose original is nowhere is all that there is of it.
-            if not self._copied(turn) or self.request.session.fork_of is None:
-                past.publish_past(self.tx, self.deps, turn, history=self.lineage)
-            return
         hurry_session(self.tx, self.deps, self.session.session_id, turn.closed_ms or 0)
         if not self._copied(turn):
             schedule_publication(self.tx, self.deps, turn, history=self.lineage)

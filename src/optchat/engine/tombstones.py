@@ -28,4 +28,4 @@ def is_forgotten(tx: Tx, info: SessionInfo) -> bool:
     """Whether the host speaks of a session that was forgotten as a whole."""
     if tx.sessions.session_of_host(info.host, info.id) is not None:
         return False
-    return tx.removals.is_buried(session_key(info.host, info.id))
+    return bool(tx.removals.buried((session_key(info.host, info.id),)))

@@ -297,8 +297,8 @@ class MemoryRemovals:
     def bury(self, key: str) -> None:
         self._changes.put(self._tables.tombstones, key, None)
 
-    def is_buried(self, key: str) -> bool:
-        return key in self._tables.tombstones
+    def buried(self, keys: Collection[str]) -> frozenset[str]:
+        return frozenset(key for key in keys if key in self._tables.tombstones)
 
     def log(self, removal: Removal) -> None:
         self._changes.put(self._tables.removals, len(self._tables.removals), removal)

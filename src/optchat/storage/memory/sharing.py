@@ -119,11 +119,11 @@ class MemoryPublications:
             p for _, p in sorted(self._tables.publications.items()) if p.turn_id == turn_id
         )
 
-    def ends(
+    def completed(
         self, scope_id: ScopeId, start: int, end_exclusive: int
-    ) -> tuple[Publication, Publication] | None:
+    ) -> tuple[int, int] | None:
         inside = self.range(scope_id, start, end_exclusive)
-        return (inside[0], inside[-1]) if inside else None
+        return (inside[0].completed_ms, inside[-1].completed_ms) if inside else None
 
     def remove(self, scope_id: ScopeId, seq: int) -> None:
         self._changes.drop(self._tables.publications, (scope_id, seq))

@@ -82,6 +82,12 @@ class MemoryTrees:
         self._put(node.tree, node.span, (*self._revisions(node.tree, node.span), node))
         return True
 
+    def put_nodes(self, nodes: Sequence[Node]) -> None:
+        for node in nodes:
+            if self.last_revision(node.tree, node.span):
+                raise Conflict(f"{node.tree}#{node.span} is taken.")
+            self._put(node.tree, node.span, (node,))
+
     def node(self, tree: Tree, span: Span, csn: Csn | None = None) -> Node | None:
         seen = (
             node

@@ -29,6 +29,14 @@ class Trees(Protocol):
         """
         ...
 
+    def put_nodes(self, nodes: Sequence[Node]) -> None:
+        """Add the first nodes of their spans, for which nothing waits yet.
+
+        Raises:
+            Conflict: one is taken, or another live revision exists.
+        """
+        ...
+
     def node(self, tree: Tree, span: Span, csn: Csn | None = None) -> Node | None:
         """The revision that a snapshot at ``csn`` sees; the live one when None."""
         ...
@@ -146,10 +154,10 @@ class Publications(Protocol):
         """All publications of a turn, retired ones included, by scope and number."""
         ...
 
-    def ends(
+    def completed(
         self, scope_id: ScopeId, start: int, end_exclusive: int
-    ) -> tuple[Publication, Publication] | None:
-        """The first and the last that are there in a range of numbers."""
+    ) -> tuple[int, int] | None:
+        """When the turns of the first and the last that are there in a range were completed."""
         ...
 
     def remove(self, scope_id: ScopeId, seq: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Protocol, TypeVar
 
 from optchat.refs import Csn
@@ -36,7 +36,10 @@ class Removals(Protocol):
         """Set a tombstone; again is a no-op. ``key`` is a hash and says nothing by itself."""
         ...
 
-    def is_buried(self, key: str) -> bool: ...
+    def buried(self, keys: Collection[str]) -> frozenset[str]:
+        """Those of ``keys`` that have a tombstone."""
+        ...
+
     def log(self, removal: Removal) -> None: ...
     def logged(self, limit: int) -> tuple[Removal, ...]:
         """The last removals, newest first."""

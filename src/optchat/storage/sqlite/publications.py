@@ -163,13 +163,15 @@ class SqlitePublications:
     def of_turn_ever(self, turn_id: TurnId) -> tuple[Publication, ...]:
         return self._publications("where p.turn_id = ? order by p.scope_id, p.seq", (turn_id,))
 
-    def ends(
+    def completed(
         self, scope_id: ScopeId, start: int, end_exclusive: int
-    ) -> tuple[Publication, Publication] | None:
-        inside = "where p.scope_id = ? and p.seq >= ? and p.seq < ? order by p.seq"
-        first = self._publications(f"{inside} limit 1", (scope_id, start, end_exclusive))
-        last = self._publications(f"{inside} desc limit 1", (scope_id, start, end_exclusive))
-        return (first[0], last[0]) if first else None
+    ) -> tuple[int, int] | None:
+        ends = "select completed_ms from publication where scope_id = ?1 and seq >= ?2 and seq < ?3"
+        row = self._sql.one(
+            f"select ({ends} order by seq limit 1), ({ends} order by seq desc limit 1)",
+            (scope_id, start, end_exclusive),
+        )
+        return None if row is None or row[0] is None else (row[0], row[1])
 
     def remove(self, scope_id: ScopeId, seq: int) -> None:
         self._sql.run("delete from publication where scope_id = ? and seq = ?", (scope_id, seq))

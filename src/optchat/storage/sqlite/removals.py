@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 
 from optchat.storage.ports import Removal
@@ -15,8 +17,12 @@ class SqliteRemovals:
     def bury(self, key: str) -> None:
         self._sql.run("insert into tombstone (key) values (?) on conflict do nothing", (key,))
 
-    def is_buried(self, key: str) -> bool:
-        return self._sql.one("select 1 from tombstone where key = ?", (key,)) is not None
+    def buried(self, keys: Collection[str]) -> frozenset[str]:
+        rows = self._sql.all(
+            "select t.key from json_each(?) as asked cross join tombstone as t on t.key = asked.value",
+            (msgspec.json.encode(list(keys)).decode(),),
+        )
+        return frozenset(row[0] for row in rows)
 
     def log(self, removal: Removal) -> None:
         self._sql.run(

@@ -21,6 +21,8 @@ _NODE = (
     "born, died, evidence"
 )
 
+_INSERT = f"insert into node (tree, {_NODE}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
 NODE_COLUMNS = ", ".join(f"n.{name}" for name in _NODE.split(", "))
 """The columns of ``node_of_row``, of a node row ``n``."""
 
@@ -43,27 +45,16 @@ class SqliteTrees:
                 return False
             if node.died is None:
                 raise Conflict(f"another revision of {tree}#{span} is live; it stands.")
-        self._sql.run(
-            f"insert into node (tree, {_NODE}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                tree,
-                span.start,
-                span.count,
-                node.revision,
-                node.kind.value,
-                node.label,
-                node.text,
-                node.input_hash,
-                node.model,
-                node.prompt_version,
-                node.born,
-                node.died,
-                node.evidence,
-            ),
-        )
+        self._sql.run(_INSERT, _node_row(node))
         if node.kind is NodeKind.SUMMARY:
             self._index(node)
         return True
+
+    def put_nodes(self, nodes: Sequence[Node]) -> None:
+        self._sql.many(_INSERT, map(_node_row, nodes))
+        for node in nodes:
+            if node.kind is NodeKind.SUMMARY:
+                self._index(node)
 
     def _index(self, node: Node) -> None:
         row = self._sql.one(
@@ -235,6 +226,24 @@ class SqliteTrees:
 
 
 _decode_entries = msgspec.json.Decoder(list[tuple[int, int, int, int, int]]).decode
+
+
+def _node_row(node: Node) -> tuple[str | int | None, ...]:
+    return (
+        str(node.tree),
+        node.span.start,
+        node.span.count,
+        node.revision,
+        node.kind.value,
+        node.label,
+        node.text,
+        node.input_hash,
+        node.model,
+        node.prompt_version,
+        node.born,
+        node.died,
+        node.evidence,
+    )
 
 
 def node_of_row(tree: Tree, row: Row) -> Node:
