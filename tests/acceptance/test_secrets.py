@@ -10,13 +10,11 @@ import json
 import shutil
 from pathlib import Path
 
-import apsw
-
 from optchat.testing.endpoint import Endpoint
 from optchat.testing.provider import ToolCall, calls, text
 from tests.e2e.support import answers, running_memory, shared_lines
 from tests.harness.planted import planted, probes
-from tests.harness.remains import copied, rows
+from tests.harness.remains import copied, rows, without_payloads
 
 SETTINGS = """
 [compactor]
@@ -63,13 +61,8 @@ def test_no_secret_leaves_the_record_that_holds_it(tmp_path: Path) -> None:
             f"asked {n}": json.dumps(r.body).encode() for n, r in enumerate(endpoint.received)
         }
         scratch = copied(memory.home, tmp_path / "copy")
-        connection = apsw.Connection(str(scratch / "memory.db"))
         # B's call holds what it looked for: the record of it alone.
-        connection.execute("pragma foreign_keys = off")
-        connection.execute("delete from blob_chunk")
-        connection.execute("vacuum")
-        connection.execute("pragma wal_checkpoint(truncate)")
-        connection.close()
+        without_payloads(scratch / "memory.db")
         for path in sorted(p for p in scratch.rglob("*") if p.is_file()):
             found[path.name] = path.read_bytes()
         found |= dict(rows(scratch / "memory.db"))
