@@ -236,10 +236,10 @@ def _ask_both(worlds: tuple[World, World], seed: int) -> str:
     return durable[0]
 
 
+@pytest.mark.timeout(SECONDS + 300)
 def test_any_query_and_any_arguments_have_an_answer_or_a_named_refusal(
-    worlds: tuple[World, World], request: pytest.FixtureRequest
+    worlds: tuple[World, World],
 ) -> None:
-    request.node.add_marker(pytest.mark.timeout(SECONDS + 300))
     first = int(os.environ.get("OPTCHAT_TEST_FUZZ_SEED", random.randrange(10**9)))
     before = [w.store.read(lambda tx: tx.meta.csn()) for w in worlds]
     counts: dict[str, int] = {}
