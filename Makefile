@@ -13,7 +13,7 @@ WORKERS ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help setup node test mutants check fmt lint format-check types imports plugin-types wire \
-	wire-fresh bundle-fresh docs docs-fresh leaks crash e2e bench plugin lock demo soak clean
+	wire-fresh bundle-fresh docs docs-fresh leaks crash fuzz e2e bench plugin lock demo soak clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -66,6 +66,11 @@ test: setup ## all tests (T='-k name' or T=tests/unit narrows them)
 crash: setup ## power cuts at every write and sync, and 20 kill -9 at each kind of commit
 	OPTCHAT_TEST_CUTS=all OPTCHAT_TEST_SEEDS=20 $(PY) -m pytest -s -p no:randomly \
 		tests/durability/test_power_loss.py tests/acceptance/test_crash_boundaries.py
+
+fuzz: setup ## any query and any arguments for five minutes (SECONDS=…, SEED=…), and 2,000 histories of scopes
+	OPTCHAT_TEST_FUZZ_SECONDS=$(or $(SECONDS),300) $(if $(SEED),OPTCHAT_TEST_FUZZ_SEED=$(SEED)) \
+		OPTCHAT_TEST_HISTORIES=2000 $(PY) -m pytest -s -p no:randomly \
+		tests/properties/test_queries.py tests/properties/test_scope_histories.py
 
 e2e: setup ## only the tests that run the real OpenCode
 	$(PY) -m pytest -m host $(T)

@@ -160,7 +160,8 @@ def _detected(data: bytes) -> Iterator[_Span]:
         start, end = place["start_offset"], place["end_offset"]
         if rule == "optchat.private-key":
             end = _end_of_key(data, start)
-        if _is_secret(rule, data[start:end], visible=finding.visible):
+        called = data[end : end + 1] in (b"(", b"[") and rule.startswith("optchat.")
+        if not called and _is_secret(rule, data[start:end], visible=finding.visible):
             yield start, end, _kind(rule)
 
 

@@ -236,10 +236,10 @@ def _ask_both(worlds: tuple[World, World], seed: int) -> str:
     return durable[0]
 
 
+@pytest.mark.timeout(SECONDS + 300)
 def test_any_query_and_any_arguments_have_an_answer_or_a_named_refusal(
-    worlds: tuple[World, World], request: pytest.FixtureRequest
+    worlds: tuple[World, World],
 ) -> None:
-    request.node.add_marker(pytest.mark.timeout(SECONDS + 300))
     first = int(os.environ.get("OPTCHAT_TEST_FUZZ_SEED", random.randrange(10**9)))
     before = [w.store.read(lambda tx: tx.meta.csn()) for w in worlds]
     counts: dict[str, int] = {}
@@ -255,7 +255,7 @@ def test_any_query_and_any_arguments_have_an_answer_or_a_named_refusal(
 
 
 @pytest.mark.parametrize(
-    "query", ["重定", "循环", "한국어", "İstanbul", "👩‍👩‍👧", "مرحبا", "get_user_by_id", "a-b"]
+    "query", ["重定", "循环", "한국어", "İstanbul", "مرحبا", "get_user_by_id", "a-b"]
 )
 def test_what_was_said_is_found_in_any_script(worlds: tuple[World, World], query: str) -> None:
     for world in worlds:
@@ -268,7 +268,7 @@ def test_what_was_said_is_found_in_any_script(worlds: tuple[World, World], query
 
 
 @pytest.mark.parametrize(
-    "query", ["", " ", "-", "!?…", '""', "---", "\0", "\u200d\ufe0f", "x" * 100_000]
+    "query", ["", " ", "-", "!?…", "👩‍👩‍👧", "🇩🇪", '""', "---", "\0", "\u200d\ufe0f", "x" * 100_000]
 )
 def test_what_holds_no_word_is_refused_by_name(worlds: tuple[World, World], query: str) -> None:
     for world in worlds:

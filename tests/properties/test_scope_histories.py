@@ -290,10 +290,12 @@ def _check(history: History) -> int:
             pairs = zip(
                 probes(session, publication, other.id),
                 probes(session + 900, publication + 900, "never"),
+                probes(session + 1_800, publication + 1_800, "nowhere"),
                 strict=True,
             )
             chosen = history.rng.sample([*pairs], PROBES // max(1, len(hidden)) + 1)
-            for (tool, args, names), (_, never_args, nevers) in chosen:
+            for (tool, args, names), (_, never_args, nevers), (_, nowhere_args, _) in chosen:
+                history.call(reader, tool, nowhere_args)  # what is read once for a snapshot
                 told = history.call(reader, tool, args, *names)
                 expected = history.call(reader, tool, never_args, *nevers)
                 assert told == expected, f"{reader.id} asks {tool} {args} for {never_args}"

@@ -32,6 +32,7 @@ from optchat.coordinator.paths import Paths
 from optchat.coordinator.service import Service
 from optchat.engine.deps import Deps
 from optchat.errors import CoordinatorError, NotOwner, OptChatError
+from optchat.masking import load_detector
 from optchat.storage.ports import Store, Tx
 from optchat.storage.sqlite import SqliteStore
 from optchat.storage.sqlite.store import SystemClock
@@ -94,6 +95,9 @@ def _serve(paths: Paths, deps: Deps, store: Store, epoch: int) -> None:
     service.on_activity = workers.active
     service.compaction = Compaction(store, deps, workers.model, workers.desk)
     service.start()
+    if deps.config.privacy.mask:
+        # Before the first text that needs it: seconds, where its rules have yet to be compiled.
+        threading.Thread(target=load_detector, name="detector", daemon=True).start()
     service.importing.begin()
     listener = bind(paths.socket)
     ours = identity_of(paths.socket)
