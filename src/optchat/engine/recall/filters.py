@@ -87,14 +87,28 @@ class Directory:
             self._sessions.setdefault(session.session_id, session)
 
 
-def eligible(reader: Reader, finder: Finder, directory: Directory, filters: Filters) -> Eligible:
-    """The masks of a query's filters.
+def named_sessions(reader: Reader, filters: Filters) -> frozenset[SessionId] | None:
+    """The sessions that a query is for; None for all.
 
     Raises:
-        BadInput, NotFound: a session is named that cannot be, or cannot be seen.
+        NotFound: one is named that is not there, or cannot be seen.
     """
+    if filters.session is None:
+        return None
+    names = (name for name in filters.session.split(",") if name.strip())
+    return frozenset(reader.named(name).session_id for name in names)
+
+
+def eligible(
+    reader: Reader,
+    finder: Finder,
+    directory: Directory,
+    filters: Filters,
+    named: frozenset[SessionId] | None,
+) -> Eligible:
+    """The masks of a query's filters; of its sessions, those that were ``named``."""
     frame = finder.frame
-    of_session = dict(_of_session(reader, frame, directory, filters))
+    of_session = dict(_of_session(reader, frame, directory, filters, named))
     of_record = dict(_of_record(finder, filters))
     sessions = np.ones(len(frame.sessions), bool)
     for mask in of_session.values():
@@ -104,11 +118,14 @@ def eligible(reader: Reader, finder: Finder, directory: Directory, filters: Filt
 
 
 def _of_session(
-    reader: Reader, frame: Frame, directory: Directory, filters: Filters
+    reader: Reader,
+    frame: Frame,
+    directory: Directory,
+    filters: Filters,
+    named: frozenset[SessionId] | None,
 ) -> Iterator[tuple[str, Flags]]:
     own = reader.visibility.session_id
-    if filters.session is not None:
-        named = {reader.named(n).session_id for n in filters.session.split(",") if n.strip()}
+    if named is not None:
         yield "session", np.array([s in named for s in frame.sessions], bool)
     elif own is not None and not filters.family:
         related = family(reader, own)

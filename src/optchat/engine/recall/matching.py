@@ -9,7 +9,13 @@ from numpy.typing import NDArray
 
 from optchat.core.evidence import Evidence
 from optchat.core.tree import ScopeTree
-from optchat.engine.recall.filters import RECORD_FIELDS, Directory, Eligible, eligible
+from optchat.engine.recall.filters import (
+    RECORD_FIELDS,
+    Directory,
+    Eligible,
+    eligible,
+    named_sessions,
+)
 from optchat.engine.recall.hits import Coverage, Relax
 from optchat.engine.recall.places import Flags
 from optchat.engine.recall.query import Query
@@ -46,12 +52,16 @@ class Matching:
 
     def __init__(self, reader: Reader, query: Query) -> None:
         self.query = query
+        # First of all: a name that is refused costs the same whatever it would have named.
+        named = named_sessions(reader, query.filters)
         self.shared = ScopeTree(reader.visibility.scope_id)
         self.frame: Frame = reader.tx.search.frame(reader.visibility)
         self.directory = Directory(reader, self.frame)
         Titles.of(self.frame, self.directory.projects)
         self._finder = Finder(reader.tx, self.frame)
-        self._eligible: Eligible = eligible(reader, self._finder, self.directory, query.filters)
+        self._eligible: Eligible = eligible(
+            reader, self._finder, self.directory, query.filters, named
+        )
         self.asked: Asked = resolve(self._finder, query)
         mask = self._eligible.mask()
         if self.asked.wanted:
