@@ -43,7 +43,6 @@ def reader(bench: Any) -> Any:
 @pytest.fixture
 def refused(reader: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Makes a call that must be refused: what was said, without the name, and every statement."""
-    reader.call("memory_search", query="kestrel")  # what a process reads once
     asked: list[str] = []
     for verb in ("one", "all"):
         real = getattr(Connection, verb)

@@ -30,8 +30,11 @@ export const DEFINITIONS: Record<ToolName, Definition> = {
       '"exact phrases". Finds details that no summary mentions. Hits are excerpts with their ' +
       "references: open one before relying on it.",
     properties: {
-      query: text("Words to find; quotes keep a phrase together"),
-      session: text("Only this conversation, such as s12"),
+      query: text(
+        "Words to find; quotes keep a phrase together, -word leaves out. Filters may stand in it: " +
+          "role:user tool:bash file:src/x.py outcome:error evidence:human last:7d group:session",
+      ),
+      session: text("Only this conversation, such as s12, or current; else all but this one"),
       before: text(`Only before ${DAY}`),
       after: text(`Only after ${DAY}`),
       cursor: CURSOR,

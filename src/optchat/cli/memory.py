@@ -96,25 +96,12 @@ def message(*, scope: str | None, directory: str | None, as_json: bool, **args: 
 @scope_option
 @directory_option
 @json_option
-def search(
-    *,
-    query: str,
-    session: str | None,
-    before: str | None,
-    after: str | None,
-    cursor: str | None,
-    scope: str | None,
-    directory: str | None,
-    as_json: bool,
-) -> None:
-    """Find words in the originals: plain words, "phrases" and -excluded ones."""
-    args = {
-        "query": query,
-        "session": session,
-        "before": before,
-        "after": after,
-        "cursor": cursor,
-    }
+def search(*, scope: str | None, directory: str | None, as_json: bool, **args: Any) -> None:
+    """Find words in the originals: plain words, "phrases" and -excluded ones.
+
+    Filters may stand in the QUERY: session, project, directory, role, evidence, kind, tool, file,
+    outcome, before, after, since, until, last, group and limit, as in 'tool:bash last:7d broker'.
+    """
     _tool("memory_search", args, scope=scope, directory=directory, as_json=as_json)
 
 

@@ -87,8 +87,8 @@ def sessions(
         if (above is None or row.parent == (above.host, above.host_session))
         and (since_ms is None or row.last_ms >= since_ms)
         and (until_ms is None or row.first_ms < until_ms)
-        and _is_about(reader, row.session, (search or "").lower().split())
     ]
+    rows = _about(reader, rows, (search or "").lower().split())
     asked = (parent or "", search or "", since or "", until or "", str(archived))
     question = digest(*asked)[:16]
     start = 0
@@ -133,12 +133,17 @@ def _families(reader: Reader, *, archived: bool) -> list[_Row]:
     return found
 
 
-def _is_about(reader: Reader, session: Session, words: list[str]) -> bool:
+def _about(reader: Reader, rows: list[_Row], words: list[str]) -> list[_Row]:
+    """The sessions whose title or directory has all these words."""
     if not words:
-        return True
-    newest = reader.newest(session)
-    told = f"{newest.title if newest else ''} {session.directory}".lower()
-    return all(word in told for word in words)
+        return rows
+    titles = reader.tx.search.frame(reader.visibility).titles
+
+    def told(session: Session) -> str:
+        titled = titles.get(session.session_id)
+        return f"{titled.title if titled is not None else ''} {session.directory}".lower()
+
+    return [row for row in rows if all(word in told(row.session) for word in words)]
 
 
 def _add(answer: Answer, reader: Reader, row: _Row, *, files: bool, tools: bool) -> None:
