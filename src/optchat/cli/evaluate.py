@@ -50,14 +50,21 @@ def retrieval(*, file: Path, sample: int | None, seed: int, as_json: bool) -> No
     "args": {"query", "since", "until", "directory", "match", "group", "scope"}, "ctx_session",
     "relevant": [session ids], "expect": {"not_in_results", "class_in_top3",
     "max_class_in_top5"}}]}. Times are milliseconds relative to now, or since 1970 where "time_unit"
-    says so. Cases that only reasoning text answers must find nothing and are not counted.
+    says so. Cases that only reasoning text answers must find nothing, or the command ends with 1, and
+    are not counted.
     """
     from optchat.evaluation import retrieval as runs
 
     found = runs.evaluate(file, sample=sample, seed=seed)
     if as_json:
         emit(found)
-        return
+    else:
+        _tell(found)
+    if found["reasoning"]["found"]:
+        raise SystemExit(1)
+
+
+def _tell(found: Mapping[str, Any]) -> None:
     columns = ("mrr", "hit@1", "hit@5", "exclusions_broken")
     rows = [("all", found, found["plain"])]
     if len(found["competencies"]) > 1:
@@ -70,11 +77,13 @@ def retrieval(*, file: Path, sample: int | None, seed: int, as_json: bool) -> No
     )
     click.echo(
         f"{found['constraints']['checked']} constraints on evidence, "
-        f"{len(found['constraints']['broken'])} broken; {found['reasoning']['cases']} cases of "
-        f"reasoning found nothing; {_times(found)}"
+        f"{len(found['constraints']['broken'])} broken; {found['reasoning']['cases']} cases that "
+        f"need reasoning, {len(found['reasoning']['found'])} found something; {_times(found)}"
     )
     for fault in found["constraints"]["broken"]:
         click.echo(f"! {fault}")
+    for name, sessions in found["reasoning"]["found"].items():
+        click.echo(f"! {name}: found {', '.join(sessions)}")
     for told in (*found["missed"], *found["extra"]):
         click.echo(f"- {told['case']}: rank {told['rank'] or 'none'}")
 

@@ -72,7 +72,13 @@ def opencode(
 def _follow(status: ImportStatus, *, is_shown: bool) -> ImportStatus:
     """Wait for the end of an import; progress is drawn where somebody looks."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
     columns: tuple[Any, ...] = (
         TextColumn("{task.description}"),
