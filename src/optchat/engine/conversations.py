@@ -136,9 +136,16 @@ def _families(reader: Reader, *, archived: bool) -> list[_Row]:
 def _is_about(reader: Reader, session: Session, words: list[str]) -> bool:
     if not words:
         return True
-    newest = reader.newest(session)
-    told = f"{newest.title if newest else ''} {session.directory}".lower()
+    told = f"{_title(reader, session)} {session.directory}".lower()
     return all(word in told for word in words)
+
+
+def _title(reader: Reader, session: Session) -> str:
+    """What a session is called: now for a person, within a turn as it was last published."""
+    newest = reader.newest(session)
+    if reader.visibility.session_id is None or newest is None:
+        return session.title
+    return newest.title
 
 
 def _add(answer: Answer, reader: Reader, row: _Row, *, files: bool, tools: bool) -> None:
@@ -154,6 +161,7 @@ def _add(answer: Answer, reader: Reader, row: _Row, *, files: bool, tools: bool)
         (p.directory for p in reader.tx.sessions.projects() if p.project_id == session.project_id),
         session.directory,
     )
+    title = _title(reader, session)
     told = [f"in {escape(session.directory)}"]
     told += [f"{kind} {', '.join(names)}" for kind, names in family.items() if names]
     data: dict[str, Any] = {
@@ -161,7 +169,7 @@ def _add(answer: Answer, reader: Reader, row: _Row, *, files: bool, tools: bool)
         "name": name,
         "own": own,
         "archived": hidden,
-        "title": newest.title,
+        "title": title,
         "directory": session.directory,
         "project": project,
         "turns": row.turns,
@@ -181,7 +189,7 @@ def _add(answer: Answer, reader: Reader, row: _Row, *, files: bool, tools: bool)
     answer.refs.append(ref)
     answer.lines.append(
         f"{name}{' (this conversation)' if own else ''}{' (archived)' if hidden else ''} "
-        f"{escape(newest.title) or '(no title)'}: {row.turns} turns, {iso(row.first_ms)} to "
+        f"{escape(title) or '(no title)'}: {row.turns} turns, {iso(row.first_ms)} to "
         f"{iso(row.last_ms)}, newest {ref}; {'; '.join(told)}"
     )
     answer.data["sessions"].append(data)
