@@ -136,7 +136,18 @@ def test_a_second_import_and_one_from_a_copy_keep_records_and_refs(
     before = held(memory)
     assert take_in(memory, store)["skipped"] == {"unchanged": 30}
     copy = shutil.copy(store, tmp_path / "elsewhere.db")
-    assert take_in(memory, Path(copy))["records"] == 0
+    assert take_in(memory, Path(copy))["skipped"] == {"known from another store": 30}
+    assert held(memory) == before
+    # An older state of it takes nothing back, whether the store itself is there or not.
+    old = make(tmp_path / "old.db", 30)
+    lost = "delete from message where id > 'msg_0010' and id like '%b'"
+    change(old, lost, "update session set time_updated = 9")
+    assert take_in(memory, old)["records"] == 0
+    store.rename(tmp_path / "moved.db")
+    assert take_in(memory, old)["skipped"] == {"older copy": 30}
+    assert held(memory) == before
+    # Where it has moved to, it is the store.
+    assert take_in(memory, tmp_path / "moved.db")["records"] == 0
     assert held(memory) == before
     whole(memory)
 

@@ -13,13 +13,19 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import apsw
 import msgspec
 import pytest
 
+from optchat.evaluation import hoststore
+from optchat.evaluation.files import Message, Session, Text, Tool
 from optchat.hosts.opencode.transcript import javascript, place
 from optchat.hosts.opencode.transcript.mapping import map_messages
 from optchat.hosts.opencode.transcript.messages import HostMessage, HostPart, Info, decode
+from optchat.hosts.opencode.transcript.source import open_source
+from optchat.hosts.opencode.transcript.source import read as read_session
 
+LATER = 2_000_000_000_000
 ROOT = Path(__file__).parents[2]
 ESBUILD = ROOT / "node_modules" / ".bin" / "esbuild"
 RUNNER = """
@@ -154,7 +160,7 @@ def read(messages: list[dict[str, Any]]) -> list[HostMessage]:
 def test_the_plugin_and_an_import_map_the_same_messages_alike(tmp_path: Path) -> None:
     """§3: roles, parts, digests, ends."""
     dice = Dice(7)
-    asked = [
+    asked: list[Any] = [
         {
             "messages": [dice.message(n) for n in range(dice.randrange(1, 9))],
             "settled": dice.random() < 0.5,
@@ -202,3 +208,67 @@ def test_a_store_is_told_from_one_that_was_made_anew_in_its_place(tmp_path: Path
     path.write_bytes(b"two")
     assert place.identity(path) != name
     assert place.path_of("a store") is None
+
+
+def test_the_files_of_earlier_versions_read_as_the_tables_do(tmp_path: Path) -> None:
+    """§3: the same sessions, once as a file for each thing and once in a database."""
+    sessions = [
+        Session(
+            id=f"ses_{n}",
+            title=f"title {n}",
+            directory="/work",
+            created=1_700_000_000_000 + n,
+            updated=1_700_000_100_000 + n,
+            messages=[
+                Message(
+                    id=f"msg_{n}_{m}",
+                    role="user" if m % 2 == 0 else "assistant",
+                    created=1_700_000_000_000 + n + m,
+                    parts=[
+                        Text(id=f"prt_{n}_{m}a", text=f"said {m}"),
+                        Tool(id=f"prt_{n}_{m}b", tool="bash", input={"2": 1, "1": 2}, output="x"),
+                    ],
+                )
+                for m in range(4)
+            ],
+        )
+        for n in range(3)
+    ]
+    database = tmp_path / "opencode.db"
+    hoststore.write(database, sessions)
+    tables = open_source(database)
+    folder = tmp_path / "opencode" / "storage"
+
+    def put(name: str, value: Any) -> None:
+        file = folder / f"{name}.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(value, indent=2), encoding="utf-8")
+
+    put("project/prj_0000", {"id": "prj_0000", "worktree": "/work", "vcs": "git"})
+    for session in tables.sessions():
+        time = {"created": session.created_ms, "updated": session.updated_ms}
+        known = {"id": session.id, "projectID": session.project_id, "directory": session.directory}
+        put(f"session/prj_0000/{session.id}", {**known, "title": session.title, "time": time})
+    db: Any = apsw.Connection(str(database))
+    for name, of, data in db.execute("select id, session_id, data from message"):
+        put(f"message/{of}/{name}", {"id": name, "sessionID": of, **json.loads(data)})
+    for name, of, data in db.execute("select id, message_id, data from part"):
+        put(f"part/{of}/{name}", {"id": name, "messageID": of, **json.loads(data)})
+    db.close()
+    files = open_source(folder.parent)
+    mine, theirs = files.sessions(), tables.sessions()
+    assert [s.id for s in mine] == [s.id for s in theirs]
+    for ours, other in zip(mine, theirs, strict=True):
+        told, expected = (
+            read_session(files, ours, [], LATER),
+            read_session(tables, other, [], LATER),
+        )
+        expected.session.store = told.session.store
+        assert told == expected
+        assert told.messages
+    # What a person has gone back behind is dead here too.
+    revert = {"messageID": "msg_0_2"}
+    file = folder / "session/prj_0000/ses_0.json"
+    put("session/prj_0000/ses_0", {**json.loads(file.read_text()), "revert": revert})
+    first = files.sessions()[0]
+    assert [m.id for m in files.messages(first)] == ["msg_0_0", "msg_0_1"]
