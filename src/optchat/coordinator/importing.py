@@ -23,7 +23,8 @@ from optchat.engine.intake import Reading, take_in
 from optchat.engine.keys import kept_digest
 from optchat.errors import BadInput, NotFound, OptChatError
 from optchat.hosts.opencode.transcript import place
-from optchat.hosts.opencode.transcript.messages import HostSession
+from optchat.hosts.opencode.transcript.memory_tree import MemoryTree
+from optchat.hosts.opencode.transcript.messages import GLOBAL, HostSession
 from optchat.hosts.opencode.transcript.source import (
     HOST,
     SETTLED_MS,
@@ -164,7 +165,7 @@ class Importing:
     def run(self, run: Run) -> None:
         """Do one import to its end, its first error or the coordinator's end."""
         try:
-            source = open_source(Path(run.request.path))
+            source = self._opened(run.request)
             try:
                 self._take_all(run, source)
             finally:
@@ -183,6 +184,16 @@ class Importing:
             )
         finally:
             run.status.running = False
+
+    def _opened(self, request: ImportRequest) -> Source:
+        path = Path(request.path)
+        if request.form == "opencode":
+            return open_source(path)
+        directory = request.project or str(path)
+        projects = self.store.read(lambda tx: tx.sessions.projects())
+        keys = [p.host_key for p in projects if (p.host, p.directory) == (HOST, directory)]
+        own = [key for key in keys if not key.startswith("dir:")]
+        return MemoryTree(path, directory=directory, project_id=own[0] if own else GLOBAL)
 
     def _take_all(self, run: Run, source: Source) -> None:
         sessions = source.sessions()
@@ -225,7 +236,7 @@ class Importing:
         if known is not None and known.disabled is not None:
             return "memory off"
         if known is not None and known.host_store != source.name:
-            if known.host_store in alive:
+            if known.host_store in alive or not source.name:
                 return "known from another store"
             if session.updated_ms < known.updated_ms:
                 return "older copy"
@@ -257,7 +268,7 @@ class Importing:
             try:
                 request = read(source, session, sessions, self.deps.clock.now_ms())
             except BadInput as error:
-                if not place.is_there(source.name):
+                if source.name and not place.is_there(source.name):
                     raise
                 self._unreadable(run, session.id, error)
                 continue
