@@ -485,10 +485,12 @@ class ImportRequest(Wire):
     """Take in the history that a host keeps at ``path``, in the background; asking again joins.
 
     Only sessions that were used at ``since_ms`` or later, and those of the directory ``project``.
+    ``form`` "memory-tree" is the folder of another plugin, whose trees are of that directory.
     ``dry_run`` counts and keeps nothing.
     """
 
     path: str
+    form: Literal["opencode", "memory-tree"] = "opencode"
     since_ms: int = 0
     project: str | None = None
     dry_run: bool = False

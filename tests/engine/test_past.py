@@ -30,9 +30,9 @@ def reading(session: ScriptedSession, mark: str = "") -> Reading:
     return Reading(request, mark or str(len(session.messages)))
 
 
-def taken(bench: Any, *sessions: ScriptedSession, **options: Any) -> list[Any]:
+def taken(bench: Any, *sessions: ScriptedSession) -> list[Any]:
     readings = [reading(s) for s in sessions]
-    return bench.store.write(lambda tx: take_in(tx, bench.deps, readings, **options))
+    return bench.store.write(lambda tx: take_in(tx, bench.deps, readings))
 
 
 def past(bench: Any, name: str, turns: int, **options: Any) -> ScriptedSession:
@@ -100,17 +100,6 @@ def test_taking_it_in_twice_changes_nothing(bench):
     before = bench.state()
     taken(bench, *sessions)
     assert bench.state() == before
-
-
-def test_a_copy_of_the_store_is_no_other_store_while_the_first_is_there(bench):
-    """§12: what a session is from is where its absence counts."""
-    session = past(bench, "A", 1, store="first")
-    taken(bench, session)
-    session.store = "copy"
-    taken(bench, session, stores={"first"})
-    assert bench.held().host_store == "first"
-    taken(bench, session, stores=())
-    assert bench.held().host_store == "copy"
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 64, 500])

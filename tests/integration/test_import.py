@@ -136,7 +136,18 @@ def test_a_second_import_and_one_from_a_copy_keep_records_and_refs(
     before = held(memory)
     assert take_in(memory, store)["skipped"] == {"unchanged": 30}
     copy = shutil.copy(store, tmp_path / "elsewhere.db")
-    assert take_in(memory, Path(copy))["records"] == 0
+    assert take_in(memory, Path(copy))["skipped"] == {"known from another store": 30}
+    assert held(memory) == before
+    # An older state of it takes nothing back, whether the store itself is there or not.
+    old = make(tmp_path / "old.db", 30)
+    lost = "delete from message where id > 'msg_0010' and id like '%b'"
+    change(old, lost, "update session set time_updated = 9")
+    assert take_in(memory, old)["records"] == 0
+    store.rename(tmp_path / "moved.db")
+    assert take_in(memory, old)["skipped"] == {"older copy": 30}
+    assert held(memory) == before
+    # Where it has moved to, it is the store.
+    assert take_in(memory, tmp_path / "moved.db")["records"] == 0
     assert held(memory) == before
     whole(memory)
 
@@ -219,4 +230,44 @@ def test_a_store_that_cannot_be_asked_deletes_nothing(
         make(store, 1)
     memory.ensure()
     assert held(memory) == before
+    whole(memory)
+
+
+def test_the_originals_of_another_plugin_s_trees_are_taken_in(
+    memory: Memory, tmp_path: Path
+) -> None:
+    """§8: in the tree's order, without its summaries and without what a model thought."""
+    project = tmp_path / "work"
+    folder = project / ".opencode" / "plugins" / "memory-tree"
+
+    def put(session: str, name: str, value: Any) -> None:
+        file = folder / "data" / "sessions" / session / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(value), encoding="utf-8")
+
+    def leaf(start: int, *said: tuple[str, Any]) -> dict[str, Any]:
+        details = json.dumps([{"role": role, "content": content} for role, content in said])
+        end = start + len(said) - 1
+        return {"level": 0, "summary": "impala", "round_start": start, "round_end": end,
+                "details": details, "is_active": 0}  # fmt: skip
+
+    thought = [{"type": "reasoning", "text": "kudu"}, {"type": "text", "text": "We use bongo."}]
+    put("ses_b", "nodes/node0_002.json", leaf(2, ("user", "And now?"), ("assistant", thought)))
+    put("ses_b", "nodes/node0_001.json", leaf(0, ("user", "Which one?"), ("tool", "gemsbok")))
+    put("ses_b", "nodes/node1_001.json", {"level": 1, "summary": "impala", "details": None})
+    put("ses_b", "buffer-states.json", {"raw": [{"role": "user", "content": "oribi"}]})
+    put("ses_bad", "nodes/node0_001.json", "no node")
+    (folder / "data" / "sessions" / "ses_bad" / "nodes" / "node0_002.json").write_text("{")
+    command = ("import", "memory-tree", str(folder), "--json")
+    done = memory.cli(*command)
+    assert done.status == 1  # one of the trees cannot be read, and nothing is half done
+    shutil.rmtree(folder / "data" / "sessions" / "ses_bad")
+    assert memory.cli(*command).data["records"] == 6
+    assert memory.cli(*command).data["skipped"] == {"unchanged": 1}
+    found = {
+        word: bool(memory.cli("search", word, "--directory", str(project), "--json").data["hits"])
+        for word in ("which", "gemsbok", "bongo", "oribi", "kudu", "impala")
+    }
+    assert found == {"which": True, "gemsbok": True, "bongo": True, "oribi": True,
+                     "kudu": False, "impala": False}  # fmt: skip
     whole(memory)

@@ -310,10 +310,12 @@ export interface Health {
  * Take in the history that a host keeps at ``path``, in the background; asking again joins.
  *
  * Only sessions that were used at ``since_ms`` or later, and those of the directory ``project``.
+ * ``form`` "memory-tree" is the folder of another plugin, whose trees are of that directory.
  * ``dry_run`` counts and keeps nothing.
  */
 export interface ImportRequest {
   path: string;
+  form?: "memory-tree" | "opencode";
   since_ms?: number;
   project?: string | null;
   dry_run?: boolean;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import click
@@ -59,6 +60,35 @@ def opencode(
         project=project,
         dry_run=dry_run,
     )
+    _run(request, as_json=as_json)
+
+
+@import_.command(name="memory-tree")
+@click.argument("folder", metavar="DIR", type=click.Path(exists=True, resolve_path=True))
+@click.option(
+    "--project",
+    default=None,
+    type=click.Path(file_okay=False, resolve_path=True),
+    help="The directory that it was used in; by default the one that holds .opencode, or this one.",
+)
+@click.option("--dry-run", is_flag=True, help="Count, and keep nothing.")
+@json_option
+def memory_tree(*, folder: str, project: str | None, dry_run: bool, as_json: bool) -> None:
+    """Take in the trees of opencode-memory-tree: their originals, not their summaries.
+
+    DIR is its folder, such as .opencode/plugins/memory-tree. Conversations that the memory has from
+    the host itself are passed over: take those in first.
+    """
+    above = Path(folder).parents
+    holder = next((str(p.parent) for p in above if p.name == ".opencode"), str(Path.cwd()))
+    request = ImportRequest(
+        path=folder, form="memory-tree", project=project or holder, dry_run=dry_run
+    )
+    _run(request, as_json=as_json)
+
+
+def _run(request: ImportRequest, *, as_json: bool) -> None:
+    """Have an import done and tell of it; the command fails when it ended early."""
     status: ImportStatus = call("/v1/import", request, ImportStatus)
     status = _follow(status, is_shown=not as_json)
     if as_json:

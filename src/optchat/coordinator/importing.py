@@ -23,7 +23,8 @@ from optchat.engine.intake import Reading, take_in
 from optchat.engine.keys import kept_digest
 from optchat.errors import BadInput, NotFound, OptChatError
 from optchat.hosts.opencode.transcript import place
-from optchat.hosts.opencode.transcript.messages import HostSession
+from optchat.hosts.opencode.transcript.memory_tree import MemoryTree
+from optchat.hosts.opencode.transcript.messages import GLOBAL, HostSession
 from optchat.hosts.opencode.transcript.source import (
     HOST,
     SETTLED_MS,
@@ -164,7 +165,7 @@ class Importing:
     def run(self, run: Run) -> None:
         """Do one import to its end, its first error or the coordinator's end."""
         try:
-            source = open_source(Path(run.request.path))
+            source = self._opened(run.request)
             try:
                 self._take_all(run, source)
             finally:
@@ -184,6 +185,16 @@ class Importing:
         finally:
             run.status.running = False
 
+    def _opened(self, request: ImportRequest) -> Source:
+        path = Path(request.path)
+        if request.form == "opencode":
+            return open_source(path)
+        directory = request.project or str(path)
+        projects = self.store.read(lambda tx: tx.sessions.projects())
+        keys = [p.host_key for p in projects if (p.host, p.directory) == (HOST, directory)]
+        own = [key for key in keys if not key.startswith("dir:")]
+        return MemoryTree(path, directory=directory, project_id=own[0] if own else GLOBAL)
+
     def _take_all(self, run: Run, source: Source) -> None:
         sessions = source.sessions()
         known = {s.host_session: s for s in self._known()}
@@ -191,7 +202,7 @@ class Importing:
         run.status.total = len(sessions)
         wanted: list[HostSession] = []
         for session in sessions:
-            reason = self._reason(run, source, session, known.get(session.id))
+            reason = self._reason(run, source, session, known.get(session.id), alive)
             if reason:
                 run.skipped[reason] += 1
                 run.status.done += 1
@@ -200,9 +211,16 @@ class Importing:
         if run.request.dry_run:
             run.status.sessions, run.status.done = len(wanted), run.status.total
             return
-        self._take(run, source, wanted, sessions, alive)
+        self._take(run, source, wanted, sessions)
 
-    def _reason(self, run: Run, source: Source, session: HostSession, known: Session | None) -> str:
+    def _reason(
+        self,
+        run: Run,
+        source: Source,
+        session: HostSession,
+        known: Session | None,
+        alive: frozenset[str],
+    ) -> str:
         """Why a session is not taken in, if it is not."""
         request, now_ms = run.request, self.deps.clock.now_ms()
         if never := self._never(session):
@@ -217,6 +235,11 @@ class Importing:
             return "in use"
         if known is not None and known.disabled is not None:
             return "memory off"
+        if known is not None and known.host_store != source.name:
+            if known.host_store in alive or not source.name:
+                return "known from another store"
+            if session.updated_ms < known.updated_ms:
+                return "older copy"
         if known is not None and known.host_mark == mark_of(source, session, now_ms):
             return "unchanged"
         return ""
@@ -235,7 +258,6 @@ class Importing:
         source: Source,
         wanted: Sequence[HostSession],
         sessions: Sequence[HostSession],
-        alive: frozenset[str],
     ) -> None:
         """Read and seal sessions, small ones together."""
         batch: list[Reading] = []
@@ -246,48 +268,46 @@ class Importing:
             try:
                 request = read(source, session, sessions, self.deps.clock.now_ms())
             except BadInput as error:
-                if not place.is_there(source.name):
+                if source.name and not place.is_there(source.name):
                     raise
                 self._unreadable(run, session.id, error)
                 continue
             batch.append(Reading(request, mark_of(source, session, request.observed_ms)))
             chars += sum(map(_chars, request.messages))
             if chars >= BATCH_CHARS or len(batch) >= BATCH_SESSIONS:
-                self._seal(run, batch, alive)
+                self._seal(run, batch)
                 batch, chars = [], 0
-        self._seal(run, batch, alive)
+        self._seal(run, batch)
 
-    def _seal(self, run: Run, batch: Sequence[Reading], alive: frozenset[str]) -> None:
+    def _seal(self, run: Run, batch: Sequence[Reading]) -> None:
         """Seal sessions in one transaction; if one of them cannot be, each in its own."""
         try:
-            self._seal_together(run, batch, alive)
+            self._seal_together(run, batch)
         except OptChatError as error:
             if len(batch) <= 1:
                 for reading in batch:
                     self._unreadable(run, reading.request.session.id, error)
                 return
             for one in batch:
-                self._seal(run, [one], alive)
+                self._seal(run, [one])
 
-    def _seal_together(self, run: Run, batch: Sequence[Reading], alive: frozenset[str]) -> None:
+    def _seal_together(self, run: Run, batch: Sequence[Reading]) -> None:
         left = list(batch)
         while left:
-            sealed, left = self.store.write(lambda tx, part=left: self._portion(tx, part, alive))
+            sealed, left = self.store.write(lambda tx, part=left: self._portion(tx, part))
             run.status.records += sealed
             if self._stopping.is_set():
                 return
         run.status.sessions += len(batch)
         run.status.done += len(batch)
 
-    def _portion(
-        self, tx: Tx, batch: Sequence[Reading], alive: frozenset[str]
-    ) -> tuple[int, list[Reading]]:
+    def _portion(self, tx: Tx, batch: Sequence[Reading]) -> tuple[int, list[Reading]]:
         """One transaction's worth; how many records are new, and which sessions have more."""
         readings = [
             replace(reading, request=_lacking(reading.request, _held(tx, reading)))
             for reading in batch
         ]
-        answers = take_in(tx, self.deps, readings, alive)
+        answers = take_in(tx, self.deps, readings)
         more = [one for one, a in zip(batch, answers, strict=True) if a.need and a.sealed]
         return sum(a.sealed for a in answers), more
 
@@ -318,13 +338,13 @@ class Importing:
                 log.warning("not compared", code=error.code)
                 continue
             try:
-                self._compare(source, [s for s in known if s.host_store == name], alive)
+                self._compare(source, [s for s in known if s.host_store == name])
             except OptChatError as error:
                 log.warning("not compared", code=error.code)
             finally:
                 source.close()
 
-    def _compare(self, source: Source, known: Sequence[Session], alive: frozenset[str]) -> None:
+    def _compare(self, source: Source, known: Sequence[Session]) -> None:
         sessions = source.sessions()
         if not place.is_there(source.name):
             return
@@ -353,7 +373,7 @@ class Importing:
         changed = [s for s in sessions if is_due(s)]
         request = ImportRequest(path=str(source.path))
         run = Run(self._new(request), request)
-        self._take(run, source, changed, sessions, alive)
+        self._take(run, source, changed, sessions)
 
     def _known(self) -> tuple[Session, ...]:
         return self.store.read(lambda tx: tx.sessions.of_host(HOST))

@@ -141,9 +141,20 @@ def _about(reader: Reader, rows: list[_Row], words: list[str]) -> list[_Row]:
 
     def told(session: Session) -> str:
         titled = titles.get(session.session_id)
-        return f"{titled.title if titled is not None else ''} {session.directory}".lower()
+        title = titled.title if titled is not None else ""
+        if reader.visibility.session_id is None:
+            title = session.title
+        return f"{title} {session.directory}".lower()
 
     return [row for row in rows if all(word in told(row.session) for word in words)]
+
+
+def _title(reader: Reader, session: Session) -> str:
+    """What a session is called: now for a person, within a turn as it was last published."""
+    newest = reader.newest(session)
+    if reader.visibility.session_id is None or newest is None:
+        return session.title
+    return newest.title
 
 
 def _add(answer: Answer, reader: Reader, row: _Row, *, files: bool, tools: bool) -> None:
@@ -159,6 +170,7 @@ def _add(answer: Answer, reader: Reader, row: _Row, *, files: bool, tools: bool)
         (p.directory for p in reader.tx.sessions.projects() if p.project_id == session.project_id),
         session.directory,
     )
+    title = _title(reader, session)
     told = [f"in {escape(session.directory)}"]
     told += [f"{kind} {', '.join(names)}" for kind, names in family.items() if names]
     data: dict[str, Any] = {
@@ -166,7 +178,7 @@ def _add(answer: Answer, reader: Reader, row: _Row, *, files: bool, tools: bool)
         "name": name,
         "own": own,
         "archived": hidden,
-        "title": newest.title,
+        "title": title,
         "directory": session.directory,
         "project": project,
         "turns": row.turns,
@@ -186,7 +198,7 @@ def _add(answer: Answer, reader: Reader, row: _Row, *, files: bool, tools: bool)
     answer.refs.append(ref)
     answer.lines.append(
         f"{name}{' (this conversation)' if own else ''}{' (archived)' if hidden else ''} "
-        f"{escape(newest.title) or '(no title)'}: {row.turns} turns, {iso(row.first_ms)} to "
+        f"{escape(title) or '(no title)'}: {row.turns} turns, {iso(row.first_ms)} to "
         f"{iso(row.last_ms)}, newest {ref}; {'; '.join(told)}"
     )
     answer.data["sessions"].append(data)

@@ -6,7 +6,7 @@ and what a live session adds later is a plain append.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from optchat.engine import past
@@ -25,13 +25,10 @@ class Reading:
     mark: str
 
 
-def take_in(
-    tx: Tx, deps: Deps, readings: Sequence[Reading], stores: Collection[str] = ()
-) -> list[SyncResponse]:
+def take_in(tx: Tx, deps: Deps, readings: Sequence[Reading]) -> list[SyncResponse]:
     """Seal and publish sessions of the past, in one transaction; safe to repeat.
 
-    The answers are in order; ``need`` names messages whose content is still to come. A session that
-    is from one of ``stores``, those that are still there, stays so: a copy is no other store.
+    The answers are in order; ``need`` names messages whose content is still to come.
 
     Raises:
         BadInput, EventConflict: as ``sync``; nothing of any of them is written.
@@ -40,19 +37,13 @@ def take_in(
     scopes = set[ScopeId]()
     for reading in readings:
         info = reading.request.session
-        known = tx.sessions.session_of_host(info.host, info.id)
         answer = sync(tx, deps, reading.request, is_past=True)
         answers.append(answer)
         session = tx.sessions.session_of_host(info.host, info.id)
         if session is None:
             continue
-        kept = replace(
-            session,
-            host_store=known.host_store if known and known.host_store in stores else info.store,
-            host_mark=session.host_mark if answer.need else reading.mark,
-        )
-        if kept != session:
-            tx.sessions.put_session(kept)
+        if not answer.need and session.host_mark != reading.mark:
+            tx.sessions.put_session(replace(session, host_mark=reading.mark))
         if answer.sealed:
             scopes.update(tx.sessions.scopes_of(session.session_id))
     past.show(tx, deps, sorted(scopes))

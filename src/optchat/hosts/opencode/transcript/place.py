@@ -39,7 +39,10 @@ class _Statx(ctypes.Structure):
 def default_path() -> Path:
     """The host's store by the host's own rules: OPENCODE_DB, XDG_DATA_HOME, the home directory."""
     data = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local/share")
-    return Path(data, "opencode", os.environ.get("OPENCODE_DB") or "opencode.db").absolute()
+    folder = Path(data, "opencode").absolute()
+    path = folder / (os.environ.get("OPENCODE_DB") or "opencode.db")
+    files = folder / "storage"  # of versions before the database
+    return files if files.is_dir() and not path.exists() else path
 
 
 def identity(path: Path) -> str:

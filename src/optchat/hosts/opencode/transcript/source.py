@@ -11,6 +11,7 @@ from optchat.hosts.opencode.transcript.forks import find_origin
 from optchat.hosts.opencode.transcript.mapping import map_messages
 from optchat.hosts.opencode.transcript.messages import GLOBAL, HostMessage, HostSession
 from optchat.hosts.opencode.transcript.tables import Tables
+from optchat.hosts.opencode.transcript.tree import Tree
 from optchat.wire import SessionInfo, SyncRequest
 
 HOST = "opencode"
@@ -51,7 +52,12 @@ def open_source(path: Path) -> Source:
     Raises:
         BadInput: there is nothing, or nothing that can be read.
     """
-    if not path.exists():
+    if path.is_dir():
+        inside = path / "storage"
+        tree = inside if inside.is_dir() else path
+        if (tree / "session").is_dir():
+            return Tree(tree)
+    if not path.is_file():
         raise BadInput(
             f"there is no store of OpenCode at {path}; nothing was read.",
             hint="optchat import opencode --db PATH (opencode db path names it)",

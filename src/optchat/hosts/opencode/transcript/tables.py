@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote
@@ -18,6 +17,7 @@ import apsw
 
 from optchat.errors import BadInput
 from optchat.hosts.opencode.transcript import place
+from optchat.hosts.opencode.transcript.live import live
 from optchat.hosts.opencode.transcript.messages import (
     GLOBAL,
     HostMessage,
@@ -129,20 +129,6 @@ class Tables:
                 self._db.execute("rollback")
         except apsw.Error as error:
             raise _unreadable(self.path, error) from None
-
-
-def live(messages: list[HostMessage], revert: Revert | None) -> list[HostMessage]:
-    """The messages up to where a person has gone back to; the host drops the rest later."""
-    if revert is None:
-        return messages
-    for index, message in enumerate(messages):
-        if message.id == revert.message_id:
-            kept = messages[:index]
-            if revert.part_id is None:
-                return kept
-            parts = list(takewhile(lambda part: part.id != revert.part_id, message.parts))
-            return [*kept, HostMessage(id=message.id, info=message.info, parts=parts)]
-    return messages
 
 
 def _session(row: tuple[Any, ...]) -> HostSession:

@@ -1,0 +1,274 @@
+"""What an import reads of the host is, byte for byte, what the plugin would tell of it (§3).
+
+The plugin's own ``map.ts`` and the reading here get the same random messages, written as the host
+writes them.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import apsw
+import msgspec
+import pytest
+
+from optchat.evaluation import hoststore
+from optchat.evaluation.files import Message, Session, Text, Tool
+from optchat.hosts.opencode.transcript import javascript, place
+from optchat.hosts.opencode.transcript.mapping import map_messages
+from optchat.hosts.opencode.transcript.messages import HostMessage, HostPart, Info, decode
+from optchat.hosts.opencode.transcript.source import open_source
+from optchat.hosts.opencode.transcript.source import read as read_session
+
+LATER = 2_000_000_000_000
+ROOT = Path(__file__).parents[2]
+ESBUILD = ROOT / "node_modules" / ".bin" / "esbuild"
+RUNNER = """
+import { readFileSync } from "node:fs";
+import { mapMessages } from "./map.mjs";
+const asked = JSON.parse(readFileSync(0, "utf8"));
+const told = asked.map(({ messages, settled }) => {
+  const begun = new Set(settled ? messages.map((m) => m.info.id) : []);
+  const watched = { opens: new Map(), loaded: new Set(), begun, settled };
+  return mapMessages(messages, watched);
+});
+process.stdout.write(JSON.stringify(told));
+"""
+needs_node = pytest.mark.skipif(
+    shutil.which("node") is None or not ESBUILD.exists(), reason="needs Node and make setup"
+)
+TEXTS = (
+    "", "plain", "größer ✓ 😀", "a\ud83d half", "\udc00", '\x00\x1f\x7f\u2028"\\/', "<b>&amp;",
+    "[Attached image/png: x.png]", "see\n[Attached a b: c]", "\ufeffbom",
+)  # fmt: skip
+URLS = (
+    "file:///tmp/a.txt", "data:text/plain;base64,YWJj", "data:text/plain;base64,YQ==",
+    "data:image/png;base64,", "data:,a%20b", "data:,%zz%F0%9F%98%80", "data:,%ff", "data:nothing",
+    "https://example.org/x?y=1",
+)  # fmt: skip
+
+
+class Dice(random.Random):
+    """Random messages of the host, with what is odd more often than it is."""
+
+    def some(self, **fields: Any) -> dict[str, Any]:
+        """A part of the fields, in their order."""
+        return {name: value for name, value in fields.items() if self.random() < 0.7}
+
+    def value(self, depth: int = 0) -> Any:
+        kind = self.randrange(9 if depth < 3 else 6)
+        if kind == 0:
+            return self.choice(TEXTS)
+        if kind == 1:
+            return self.choice((True, False, None))
+        if kind == 2:
+            return self.randrange(-10, 10)
+        if kind == 3:
+            return self.choice((2**53, 2**60, 10**21, -(10**25), 1e21, 1e-7, 123.0, -0.0, 5e-324))
+        if kind in (4, 5):
+            return self.uniform(-1, 1) * 10 ** self.randint(-12, 25)
+        if kind == 6:
+            return [self.value(depth + 1) for _ in range(self.randrange(4))]
+        keys = ("b", "a", "10", "2", "01", "-1", "4294967294", "4294967295", "é", "")
+        return {k: self.value(depth + 1) for k in self.sample(keys, self.randrange(6))}
+
+    def file(self) -> dict[str, Any]:
+        named = self.some(filename=self.choice(TEXTS))
+        return {"type": "file", "mime": "text/plain", **named, "url": self.choice(URLS)}
+
+    def tool(self) -> dict[str, Any]:
+        metadata = self.some(
+            truncated=self.choice((True, False, "yes")),
+            outputPath=self.choice(("/data/tool-output/tool_1", 7)),
+            optchat={"refs": ["pub:1"], "snapshot": "pub<2 epoch 1", "sha256": "ab"},
+        )
+        state = self.some(
+            input={"a": self.value()} if self.random() < 0.9 else self.value(),
+            output=self.choice(TEXTS),
+            error=self.choice(TEXTS),
+            title=self.choice(TEXTS),
+            metadata=metadata,
+            time=self.some(start=5, end=7),
+            attachments=[self.file() | {"id": "prt_f"} for _ in range(self.randrange(3))],
+        )
+        state["status"] = self.choice(("pending", "running", "completed", "error"))
+        name = self.choice(("bash", "task", "memory_search", "memory_zoom"))
+        return {"type": "tool", "tool": name, "callID": "c", "state": state}
+
+    def part(self) -> dict[str, Any]:
+        match self.randrange(10):
+            case 0 | 1 | 2:
+                flags = self.some(synthetic=self.choice((True, False)))
+                ignored = {"ignored": True} if self.random() < 0.1 else {}
+                return {"type": "text", "text": self.choice(TEXTS), **flags, **ignored}
+            case 3 | 4 | 5:
+                return self.tool()
+            case 6:
+                return self.file()
+            case 7:
+                return {"type": "subtask", "prompt": "look", "agent": "x", "description": "y"}
+            case _:
+                kind = self.choice(("reasoning", "step-start", "patch", "agent", "snapshot"))
+                return {"type": kind, "text": "thought", "name": "n", "hash": "h", "files": []}
+
+    def message(self, number: int) -> dict[str, Any]:
+        info: dict[str, Any] = {"role": self.choice(("user", "assistant"))}
+        info["time"] = {"created": 1_700_000_000_000 + number}
+        parts = [self.part() for _ in range(self.randrange(4))]
+        if info["role"] == "user":
+            if self.random() < 0.15:
+                parts.append({"type": "compaction", "auto": True, "overflow": self.random() < 0.6})
+            elif self.random() < 0.1:
+                mark = {"compaction_continue": True}
+                parts.append({"type": "text", "text": "Continue", "metadata": mark})
+            elif self.random() < 0.5:
+                parts = [{"type": "text", "text": "the same"}]
+        else:
+            info["time"] |= self.some(completed=9)
+            info |= self.some(finish=self.choice(("stop", "tool-calls", "unknown", "length")))
+            if self.random() < 0.2:
+                info["summary"] = True
+            if self.random() < 0.2:
+                info["error"] = {
+                    "name": self.choice(("MessageAbortedError", "APIError")),
+                    "data": {},
+                }
+        return {
+            "info": {"id": f"msg_{number}", **info},
+            "parts": [{"id": f"prt_{number}_{i}", **part} for i, part in enumerate(parts)],
+        }
+
+
+def read(messages: list[dict[str, Any]]) -> list[HostMessage]:
+    """The messages as the rows of the host's store have them: JSON without ids."""
+    return [
+        HostMessage(
+            id=m["info"]["id"],
+            info=decode(javascript.stringify(m["info"]), Info),
+            parts=[decode(json.dumps(part), HostPart) for part in m["parts"]],
+        )
+        for m in messages
+    ]
+
+
+@needs_node
+def test_the_plugin_and_an_import_map_the_same_messages_alike(tmp_path: Path) -> None:
+    """§3: roles, parts, digests, ends."""
+    dice = Dice(7)
+    asked: list[Any] = [
+        {
+            "messages": [dice.message(n) for n in range(dice.randrange(1, 9))],
+            "settled": dice.random() < 0.5,
+        }
+        for _ in range(1500)
+    ]
+    subprocess.run(
+        [ESBUILD, ROOT / "plugins/opencode/src/map.ts", "--bundle", "--format=esm",
+         "--platform=node", "--log-level=error", f"--outfile={tmp_path}/map.mjs"],
+        check=True,
+    )  # fmt: skip
+    (tmp_path / "run.mjs").write_text(RUNNER, encoding="utf-8")
+    run = subprocess.run(
+        ["node", tmp_path / "run.mjs"],
+        input=json.dumps(asked).encode(),
+        capture_output=True,
+        check=True,
+    )
+    for given, theirs in zip(asked, json.loads(run.stdout), strict=True):
+        ours = map_messages(read(given["messages"]), is_settled=given["settled"])
+        for mine, other in zip(ours, theirs, strict=True):
+            told = msgspec.to_builtins(mine)
+            for name in ("id", "role", "final", "created_ms"):
+                assert told[name] == other[name]
+            assert told["terminal"] == other.get("terminal")
+            assert told["digest"] == other["digest"], (mine.parts, other["parts"])
+
+
+def test_half_a_character_is_replaced_as_the_plugin_does() -> None:
+    """§3: no UTF-8 can carry it, and one such part must not keep a session out."""
+    part = decode('{"type":"text","text":"cut \\ud83d"}', HostPart)
+    assert part.text == "cut \ufffd"
+
+
+def test_a_store_is_told_from_one_that_was_made_anew_in_its_place(tmp_path: Path) -> None:
+    """§12: the name has the file's own identity in it, and leads back to its path."""
+    path = tmp_path / "a:b" / "opencode.db"
+    path.parent.mkdir()
+    path.write_bytes(b"one")
+    name = place.identity(path)
+    assert place.path_of(name) == path
+    assert place.is_there(name)
+    path.rename(tmp_path / "kept.db")
+    assert not place.is_there(name)
+    path.write_bytes(b"two")
+    assert place.identity(path) != name
+    assert place.path_of("a store") is None
+
+
+def test_the_files_of_earlier_versions_read_as_the_tables_do(tmp_path: Path) -> None:
+    """§3: the same sessions, once as a file for each thing and once in a database."""
+    sessions = [
+        Session(
+            id=f"ses_{n}",
+            title=f"title {n}",
+            directory="/work",
+            created=1_700_000_000_000 + n,
+            updated=1_700_000_100_000 + n,
+            messages=[
+                Message(
+                    id=f"msg_{n}_{m}",
+                    role="user" if m % 2 == 0 else "assistant",
+                    created=1_700_000_000_000 + n + m,
+                    parts=[
+                        Text(id=f"prt_{n}_{m}a", text=f"said {m}"),
+                        Tool(id=f"prt_{n}_{m}b", tool="bash", input={"2": 1, "1": 2}, output="x"),
+                    ],
+                )
+                for m in range(4)
+            ],
+        )
+        for n in range(3)
+    ]
+    database = tmp_path / "opencode.db"
+    hoststore.write(database, sessions)
+    tables = open_source(database)
+    folder = tmp_path / "opencode" / "storage"
+
+    def put(name: str, value: Any) -> None:
+        file = folder / f"{name}.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(value, indent=2), encoding="utf-8")
+
+    put("project/prj_0000", {"id": "prj_0000", "worktree": "/work", "vcs": "git"})
+    for session in tables.sessions():
+        time = {"created": session.created_ms, "updated": session.updated_ms}
+        known = {"id": session.id, "projectID": session.project_id, "directory": session.directory}
+        put(f"session/prj_0000/{session.id}", {**known, "title": session.title, "time": time})
+    db: Any = apsw.Connection(str(database))
+    for name, of, data in db.execute("select id, session_id, data from message"):
+        put(f"message/{of}/{name}", {"id": name, "sessionID": of, **json.loads(data)})
+    for name, of, data in db.execute("select id, message_id, data from part"):
+        put(f"part/{of}/{name}", {"id": name, "messageID": of, **json.loads(data)})
+    db.close()
+    files = open_source(folder.parent)
+    mine, theirs = files.sessions(), tables.sessions()
+    assert [s.id for s in mine] == [s.id for s in theirs]
+    for ours, other in zip(mine, theirs, strict=True):
+        told, expected = (
+            read_session(files, ours, [], LATER),
+            read_session(tables, other, [], LATER),
+        )
+        expected.session.store = told.session.store
+        assert told == expected
+        assert told.messages
+    # What a person has gone back behind is dead here too.
+    revert = {"messageID": "msg_0_2"}
+    file = folder / "session/prj_0000/ses_0.json"
+    put("session/prj_0000/ses_0", {**json.loads(file.read_text()), "revert": revert})
+    first = files.sessions()[0]
+    assert [m.id for m in files.messages(first)] == ["msg_0_0", "msg_0_1"]
