@@ -50,8 +50,8 @@ def retrieval(*, file: Path, sample: int | None, seed: int, as_json: bool) -> No
     "args": {"query", "since", "until", "directory", "match", "group", "scope"}, "ctx_session",
     "relevant": [session ids], "expect": {"not_in_results", "class_in_top3",
     "max_class_in_top5"}}]}. Times are milliseconds relative to now, or since 1970 where "time_unit"
-    says so. Cases that only reasoning text answers must find nothing, or the command ends with 1, and
-    are not counted.
+    says so. Cases that only reasoning text answers must find nothing, or the command ends with 1,
+    and are not counted.
     """
     from optchat.evaluation import retrieval as runs
 

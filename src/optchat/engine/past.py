@@ -104,22 +104,22 @@ def _line(tx: Tx, deps: Deps, turn: Turn, history: Lineage, fresh: Fresh) -> str
     told: list[tuple[Record, str | None]] = []
     first = fresh.records[0] if fresh.records else None
     for piece in told_pieces(history, turn):
-        start = piece.end_exclusive
+        start, now = piece.end_exclusive, slice(0, 0)
         if first is not None and piece.tree == SessionTree(first.session_id, first.generation):
             start = max(piece.start, min(first.seq, start))
-            places = slice(start - first.seq, piece.end_exclusive - first.seq)
-            told += zip(fresh.records[places], fresh.texts[places], strict=True)
+            now = slice(start - first.seq, piece.end_exclusive - first.seq)
         earlier = tx.records.range(piece.tree, piece.start, start) if piece.start < start else ()
-        told[:0] = [(record, None) for record in earlier]
+        told += [(record, None) for record in earlier]
+        told += zip(fresh.records[now], fresh.texts[now], strict=True)
     records = [record for record, _ in told]
     words = ""
-    for record, text in told:
-        if _is_request(record):
-            if text is None:
-                mask = deps.config.privacy.mask
-                text, _ = read_text(tx, record.payload, 0, 4 * REQUEST_BYTES_MAX, mask=mask)
-            words = " ".join(text[: 4 * REQUEST_BYTES_MAX].split())
-            break
+    request = next(((r, text) for r, text in told if _is_request(r)), None)
+    if request is not None:
+        record, text = request
+        if text is None:
+            mask = deps.config.privacy.mask
+            text, _ = read_text(tx, record.payload, 0, 4 * REQUEST_BYTES_MAX, mask=mask)
+        words = " ".join(text[: 4 * REQUEST_BYTES_MAX].split())
     used = Counter(r.tool for r in records if r.kind is RecordKind.TOOL_CALL and r.tool)
     tools = [f"{tool_name(tool)} {count}" for tool, count in used.most_common(TOOLS_MAX)]
     asked = f"asked: {context.shorten(words, REQUEST_BYTES_MAX)}" if words else "no request"

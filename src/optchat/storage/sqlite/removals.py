@@ -19,7 +19,8 @@ class SqliteRemovals:
 
     def buried(self, keys: Collection[str]) -> frozenset[str]:
         rows = self._sql.all(
-            "select t.key from json_each(?) as asked cross join tombstone as t on t.key = asked.value",
+            "select t.key from json_each(?) as asked "
+            "cross join tombstone as t on t.key = asked.value",
             (msgspec.json.encode(list(keys)).decode(),),
         )
         return frozenset(row[0] for row in rows)
