@@ -8,7 +8,6 @@ import hashlib
 import itertools
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from zlib import crc32
 
 import msgspec
@@ -32,6 +31,9 @@ _OF_HASH = (
     "on substr(b.hash, 1, 4) = substr(unhex(asked.value), 1, 4) and b.hash = unhex(asked.value)"
 )
 
+_BlobRow = tuple[int, bytes, int, int, int]
+_PackRow = tuple[int, int, int, int, int, int, bytes]
+
 
 class SqliteBlobs:
     """A pack is compressed on its own, so that reading a page decompresses only what it touches.
@@ -43,6 +45,7 @@ class SqliteBlobs:
         self._sql = sql
         self._ids: dict[BlobHash, int] = {}
         self._opened: tuple[int, bytes] | None = None
+        self._packing: _Packing | None = None
 
     def put(self, payload: bytes) -> BlobHash:
         return self.put_many((payload,))[0]
@@ -71,19 +74,27 @@ class SqliteBlobs:
         return {blob: self._ids[blob] for blob in wanted if blob in self._ids}
 
     def _keep(self, payloads: dict[BlobHash, bytes]) -> None:
-        row = self._sql.one("select (select max(id) from blob), (select max(id) from pack)")
-        last_blob, last_pack = row if row is not None else (None, None)
-        packing = _Packing((last_blob or 0) + 1, (last_pack or 0) + 1)
-        packing.run(payloads)
+        if self._packing is None:
+            row = self._sql.one("select (select max(id) from blob), (select max(id) from pack)")
+            last_blob, last_pack = row if row is not None else (None, None)
+            self._packing = _Packing((last_blob or 0) + 1, (last_pack or 0) + 1)
+        blobs, packs = self._packing.take(payloads)
+        self._put_packs(packs)
+        self._sql.many("insert into blob (id, hash, size, pack, at) values (?, ?, ?, ?, ?)", blobs)
+        self._ids.update((BlobHash(row[1].hex()), row[0]) for row in blobs)
+
+    def _put_packs(self, packs: Sequence[_PackRow]) -> None:
         self._sql.many(
             "insert into pack (id, first_blob, end_blob, size, crc32, zstd, data) "
             "values (?, ?, ?, ?, ?, ?, ?)",
-            packing.packs,
+            packs,
         )
-        self._sql.many(
-            "insert into blob (id, hash, size, pack, at) values (?, ?, ?, ?, ?)", packing.blobs
-        )
-        self._ids.update((BlobHash(row[1].hex()), row[0]) for row in packing.blobs)
+
+    def flush(self) -> None:
+        """Put down the pack that small payloads are still gathered for; the transaction ends."""
+        if self._packing is not None:
+            self._put_packs(self._packing.close())
+            self._packing = None
 
     def size(self, blob: BlobHash) -> int:
         return self._place(blob)[0]
@@ -107,6 +118,7 @@ class SqliteBlobs:
             raise IntegrityError(f"the payload {blob} is not what its name says.")
 
     def drop_unused(self, blobs: Collection[BlobHash]) -> int:
+        self.flush()
         self._ids.clear()
         self._opened = None
         unused = self._sql.all(
@@ -181,6 +193,8 @@ class SqliteBlobs:
 
     def _unpacked(self, pack: int) -> bytes | None:
         """What a pack holds, or None when it is not what was stored. Neighbours are read often."""
+        if self._packing is not None and self._packing.gathers(pack):
+            return self._packing.gathered
         if self._opened is None or self._opened[0] != pack:
             row = self._sql.one("select size, crc32, zstd, data from pack where id = ?", (pack,))
             held = None if row is None else _unpacked(row)
@@ -190,47 +204,61 @@ class SqliteBlobs:
         return self._opened[1]
 
 
-@dataclass(slots=True)
 class _Packing:
-    """Which payload goes where, as rows of blobs and packs."""
+    """Which payload goes where in one transaction: small ones into a pack until it is full.
 
-    blob: int
-    pack: int
-    blobs: list[tuple[int, bytes, int, int, int]] = field(
-        default_factory=list[tuple[int, bytes, int, int, int]]
-    )
-    packs: list[tuple[int, int, int, int, int, int, bytes]] = field(
-        default_factory=list[tuple[int, int, int, int, int, int, bytes]]
-    )
+    ``blob`` and ``pack`` are the next numbers of rows.
+    """
 
-    def run(self, payloads: dict[BlobHash, bytes]) -> None:
-        together: list[bytes] = []
-        total = 0
+    def __init__(self, blob: int, pack: int) -> None:
+        self._blob = blob
+        self._pack = pack
+        self._open: tuple[int, int] | None = None  # the gathering pack, and its first blob
+        self._members: list[bytes] = []
+        self._total = 0
+
+    def gathers(self, pack: int) -> bool:
+        return self._open is not None and self._open[0] == pack
+
+    @property
+    def gathered(self) -> bytes:
+        return b"".join(self._members)
+
+    def take(self, payloads: dict[BlobHash, bytes]) -> tuple[list[_BlobRow], list[_PackRow]]:
+        """The rows of these payloads, and of the packs that are whole by now."""
+        blobs: list[_BlobRow] = []
+        packs: list[_PackRow] = []
         for blob, payload in payloads.items():
-            if len(payload) > SMALL_BYTES_MAX:
+            if len(payload) <= SMALL_BYTES_MAX:
+                if self._total + len(payload) > BLOB_CHUNK_BYTES:
+                    packs += self.close()
+                if self._open is None:
+                    self._open = (self._pack, self._blob)
+                    self._pack += 1
+                blobs.append(self._row(blob, payload, self._open[0], self._total))
+                self._members.append(payload)
+                self._total += len(payload)
                 continue
-            if total + len(payload) > BLOB_CHUNK_BYTES:
-                self._close(together)
-                together, total = [], 0
-            self._place(blob, payload, total)
-            together.append(payload)
-            total += len(payload)
-        if together:
-            self._close(together)
-        for blob, payload in payloads.items():
-            if len(payload) > SMALL_BYTES_MAX:
-                self._place(blob, payload, 0)
-                for at in range(0, len(payload), BLOB_CHUNK_BYTES):
-                    self._close([payload[at : at + BLOB_CHUNK_BYTES]], first=self.blob - 1)
+            blobs.append(self._row(blob, payload, self._pack, 0))
+            for at in range(0, len(payload), BLOB_CHUNK_BYTES):
+                chunk = payload[at : at + BLOB_CHUNK_BYTES]
+                packs.append((self._pack, self._blob - 1, self._blob, *_packed(chunk)))
+                self._pack += 1
+        return blobs, packs
 
-    def _place(self, blob: BlobHash, payload: bytes, at: int) -> None:
-        self.blobs.append((self.blob, bytes.fromhex(blob), len(payload), self.pack, at))
-        self.blob += 1
+    def close(self) -> list[_PackRow]:
+        """The row of the gathering pack, if there is one; another is begun for what comes."""
+        if self._open is None:
+            return []
+        pack, first = self._open
+        row = (pack, first, self._blob, *_packed(self.gathered))
+        self._open, self._members, self._total = None, [], 0
+        return [row]
 
-    def _close(self, members: list[bytes], first: int | None = None) -> None:
-        start = self.blob - len(members) if first is None else first
-        self.packs.append((self.pack, start, self.blob, *_packed(b"".join(members))))
-        self.pack += 1
+    def _row(self, blob: BlobHash, payload: bytes, pack: int, at: int) -> _BlobRow:
+        row = (self._blob, bytes.fromhex(blob), len(payload), pack, at)
+        self._blob += 1
+        return row
 
 
 def _json(values: Collection[BlobHash] | Collection[int]) -> str:

@@ -160,11 +160,8 @@ create table message (
   turn_id text not null,
   start_seq integer not null,
   end_seq_exclusive integer not null,
-  primary key (session_id, position),
-  unique (session_id, message_id)
+  primary key (session_id, position)
 ) strict, without rowid;
--- What the live turn holds.
-create index message_by_start on message (session_id, start_seq);
 
 create table turn (
   turn_id text primary key,

@@ -10,7 +10,7 @@ import msgspec
 
 from optchat.core.records import Checkpoint, HostMessage, Outcome, Pin, Record, RecordKind, Turn
 from optchat.core.tree import SessionTree
-from optchat.errors import IntegrityError
+from optchat.errors import Conflict, IntegrityError
 from optchat.refs import BlobHash, FoldId, SessionId, TurnId
 from optchat.storage.sealing import check_consecutive
 from optchat.storage.sqlite import index
@@ -137,9 +137,19 @@ class SqliteRecords:
         return 0 if row is None else int(row[0])
 
     def messages(self, session_id: SessionId, start: int = 0) -> tuple[HostMessage, ...]:
+        # Positions and first records grow together, so that a search by halves finds the place.
+        before = (
+            "(select start_seq from message where session_id = ?1 "
+            "and position = (half.low + half.high) / 2) < ?2"
+        )
         rows = self._sql.all(
-            f"select {_MESSAGE} from message where session_id = ? and start_seq >= ? "
-            "order by position",
+            "with recursive half (low, high) as ("
+            "select 0, iif(?2 > 0, coalesce(max(position) + 1, 0), 0) from message "
+            "where session_id = ?1 union all "
+            f"select iif({before}, (low + high) / 2 + 1, low), "
+            f"iif({before}, high, (low + high) / 2) from half where low < high) "
+            f"select {_MESSAGE} from message where session_id = ?1 "
+            "and position >= (select low from half where low >= high) order by position",
             (session_id, start),
         )
         return tuple(map(_message, rows))
@@ -152,6 +162,7 @@ class SqliteRecords:
         return None if row is None else _message(row)
 
     def put_message(self, message: HostMessage) -> None:
+        self._check_ids(message.session_id, (message,))
         self._sql.run(
             f"insert into message ({_MESSAGE}) values (?, ?, ?, ?, ?, ?, ?) "
             "on conflict (session_id, position) do update set message_id = excluded.message_id, "
@@ -161,12 +172,25 @@ class SqliteRecords:
         )
 
     def put_messages(self, messages: Sequence[HostMessage]) -> None:
+        if messages:
+            self._check_ids(messages[0].session_id, messages)
         rows = [_message_row(message) for message in messages]
         self._sql.run(
             f"insert into message ({_MESSAGE}) select value ->> 0, value ->> 1, value ->> 2, "
             "value ->> 3, value ->> 4, value ->> 5, value ->> 6 from json_each(?)",
             (msgspec.json.encode(rows).decode(),),
         )
+
+    def _check_ids(self, session_id: SessionId, messages: Sequence[HostMessage]) -> None:
+        """A message id stands once in a session: looked through, for an index would cost more."""
+        places = {message.message_id: message.position for message in messages}
+        row = self._sql.one(
+            "select 1 from message as m join json_each(?2) as new on new.key = m.message_id "
+            "where m.session_id = ?1 and m.position <> new.value limit 1",
+            (session_id, msgspec.json.encode(places).decode()),
+        )
+        if row is not None or len(places) < len(messages):
+            raise Conflict("a message of that id stands at another position; it stays there.")
 
     def truncate_messages(self, session_id: SessionId, position: int) -> None:
         self._sql.run(

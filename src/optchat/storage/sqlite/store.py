@@ -342,6 +342,7 @@ class SqliteStore:
             tx = SqliteTx(sql, Frames())
             self._check_owner(tx)
             unit.run(tx)
+            tx.blobs.flush()
         except BaseException as error:  # whatever it is belongs to who asked
             if not self._writer.in_transaction:  # SQLite rolled all of it back, as on a full disk
                 raise self._lost(error) from error
