@@ -81,7 +81,7 @@ def test_hits_excerpts_counts_and_ranks_are_those_of_the_snapshot(memory: Memory
     matched = [int(found[1]) for found in counts if found is not None]
     assert matched == [32, 2, 30, 32, 32, 32, 0, 32, 0]
     assert any(int(found[3]) for found in counts if found is not None), "no summary was found"
-    assert before[9].startswith("not_found: s3:0:0 names nothing in this memory.")
+    assert before[9].startswith("not_found: 's3' names no conversation in this memory.")
     told = "".join([*before, *pages])
     assert LATE not in told.replace(f'"{LATE}', "")
     assert {ref.split(":")[0] for ref in re.findall(r"^(s\d+:0):", told, re.MULTILINE)} == {"s1"}

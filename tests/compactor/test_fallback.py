@@ -115,9 +115,9 @@ def test_it_is_read_as_a_fallback_and_found_by_no_search(make_bench):
     session.assemble()
     opened = session.call("memory_zoom", ref="s1:0:0+2").output
     assert "needs inspection" in opened
-    found = session.call("memory_search", query="inspection").output
+    found = session.call("memory_search", query="inspection", family=True).output
     assert "s1:0:1 " not in found, "a model's line may tell of it; the line itself is no hit"
-    original = session.call("memory_search", query="timeouts").output
+    original = session.call("memory_search", query="timeouts", family=True).output
     assert "s1:0:1" in original, "the source itself is searched as ever"
 
 

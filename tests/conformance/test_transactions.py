@@ -10,8 +10,8 @@ import pytest
 from optchat.core.tree import SessionTree
 from optchat.errors import Conflict, Fenced, StorageError
 from optchat.refs import Csn, SessionId, Span, TurnId
-from tests.harness.found import records, searchable
 from optchat.storage.sqlite import SqliteStore
+from tests.harness.found import records, searchable
 
 
 def test_a_raise_leaves_nothing(world):

@@ -55,7 +55,7 @@ DAMAGE = {
         "is not published",
     ),
     "the words of a record": (
-        ["insert into record_fts (record_fts, rowid, text) select 'delete', doc, text from record_text limit 1"],
+        ["insert into record_fts (rowid, text) select min(doc), 'stray' from record"],
         "search index",
     ),
     "the pages of the search index": (

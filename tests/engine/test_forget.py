@@ -513,8 +513,8 @@ def test_a_surviving_fork_keeps_its_inherited_prefix_whole(forked):
         session.sync()
         answer = session.assemble()
         assert answer.state == "ready"
-        assert "apricotone" in session.call("memory_search", query="apricotone").output
-        ref = session.call("memory_search", query="apricotone").refs[0]
+        assert "apricotone" in session.call("memory_search", query="apricotone", family=True).output
+        ref = session.call("memory_search", query="apricotone", family=True).refs[0]
         assert "apricotone" in session.call("memory_zoom", ref=ref).output
         session.assistant("ok", terminal="completed")
         session.sync(idle=True)
@@ -592,7 +592,7 @@ def test_a_fork_as_the_host_makes_it_goes_on_covered_without_its_origin(bench):
     child.user("go on")
     child.sync()
     check_sent(child, child.assemble())
-    assert "apricotone" in child.call("memory_search", query="apricotone").output
+    assert "apricotone" in child.call("memory_search", query="apricotone", family=True).output
     child.edited(3, "another answer, bananatwo as it was")  # a rewind into what was inherited
     child.sync()
     check_sent(child, child.assemble())
@@ -682,4 +682,4 @@ def test_withdrawn_publications_leave_the_scope_with_their_bytes(bench):
     a.user("go on")
     a.sync()
     check_sent(a, a.assemble())
-    assert "apricotone" in a.call("memory_search", query="apricotone").output
+    assert "apricotone" in a.call("memory_search", query="apricotone", family=True).output

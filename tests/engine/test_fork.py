@@ -99,7 +99,7 @@ def test_a_parent_s_later_turns_are_foreign_to_the_fork(bench, parent):
         "a question for the fork",
         "the fork answers",
     ]
-    hits = child.call("memory_search", query="xylophone").output
+    hits = child.call("memory_search", query="xylophone", family=True).output
     assert f"s{bench.held('A').number}:0:" in hits
     assert f"s{bench.held('B').number}:0:" not in hits
 

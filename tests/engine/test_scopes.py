@@ -120,12 +120,12 @@ def test_a_session_that_moved_reads_its_new_scope_and_its_own_whole_history(benc
     a.user("next")
     a.sync()
     with pytest.raises(SnapshotExpired):
-        a.call("memory_search", query="lemur")
+        a.call("memory_search", query="lemur", family=True)
     memory = sent(a.assemble())
     assert "of the profile" in memory
     assert "of the project" not in memory
     assert "of the other" not in memory
-    found = json.loads(a.call("memory_search", query="lemur mine ocelot").data_json)
+    found = json.loads(a.call("memory_search", query="lemur mine ocelot", family=True).data_json)
     refs = sorted(h["ref"] for h in found["hits"] if h["ref"].startswith("s"))
     assert refs == ["s1:0:2", "s2:0:0"]
     assert a.call("memory_zoom", ref="s2:0:0").output.count("mine") == 1
@@ -181,13 +181,15 @@ def test_what_is_isolated_is_withdrawn_at_once_from_everybody(bench, how):
     assert moved.retention_epoch == scope.retention_epoch + 1
     # The running turn of B: its snapshot is refused, and the next request has a fresh one.
     with pytest.raises(SnapshotExpired):
-        b.call("memory_search", query="quagga")
+        b.call("memory_search", query="quagga", family=True)
     assert "quagga" not in sent(b.assemble())
     for ref in refs:
         with pytest.raises(NotFound, match=f"{re.escape(ref)} names nothing") as refused:
             b.call("memory_zoom", ref=ref)
         assert refused.value.code == "not_found"
-    assert json.loads(b.call("memory_search", query="quagga").data_json)["records"] == 0
+    assert (
+        json.loads(b.call("memory_search", query="quagga", family=True).data_json)["records"] == 0
+    )
     assert json.loads(b.call("memory_sessions").data_json)["total"] == 0
 
 
@@ -210,7 +212,7 @@ def test_an_isolated_session_reads_nothing_of_others_and_keeps_its_own_from_its_
     assert bench.held("A").number == 1
     assert "of B" not in sent(last)
     assert [p.session_id for p in bench.publications()] == [bench.held("B").session_id]
-    found = json.loads(a.call("memory_search", query="one two lemur").data_json)
+    found = json.loads(a.call("memory_search", query="one two lemur", family=True).data_json)
     assert {h["ref"].split(":")[0] for h in found["hits"]} == {"s1"}
     assert bench.publications("isolated") == ()
     told(bench, b, "again", "of B")
@@ -364,7 +366,9 @@ def test_an_archived_session_is_hidden_from_the_list_and_from_nothing_else(bench
     assert sorted(listed(archived=True)) == [("s1", True), ("s2", False)]
     assert "(archived)" in b.call("memory_sessions", archived=True).output
     assert b.call("memory_zoom", ref="s1:0:1")
-    assert json.loads(b.call("memory_search", query="quagga").data_json)["records"] == 1
+    assert (
+        json.loads(b.call("memory_search", query="quagga", family=True).data_json)["records"] == 1
+    )
     # Within a turn the list stays as it was, whatever becomes of the archive (I3).
     for archived in (False, True, False):
         a.archived = archived

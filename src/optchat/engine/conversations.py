@@ -19,8 +19,8 @@ from optchat.engine.history import history_of
 from optchat.engine.labels import label_of, session_name
 from optchat.engine.nodes import digest
 from optchat.engine.originals import read_text
-from optchat.engine.retrieve import iso
 from optchat.engine.recall.query import parse_time
+from optchat.engine.retrieve import iso
 from optchat.engine.visible import Reader
 from optchat.limits import SESSIONS_PAGE_ROWS
 from optchat.refs import PublicationRef, Span

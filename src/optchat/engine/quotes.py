@@ -130,7 +130,7 @@ def _repeated(
     finder = Finder(tx, frame)
     found = joined(finder.of(form) for phrase in phrases if (form := stems(spaced(phrase))))
     for row in found.counted()[0].tolist():
-        tree, seq = frame.trees[frame.tree[row]], int(frame.seq[row])
+        tree, seq = frame.trees[int(frame.tree[row])], int(frame.seq[row])
         if tree.session_id in numbers and not going.holds(tree, seq):
             yield SessionRef(numbers[tree.session_id], tree.generation, Span(seq, 1))
 

@@ -14,13 +14,19 @@ from typing import Any
 
 import apsw
 
-TOKENIZER = ("porter", "unicode61", "remove_diacritics", "2")
+_STEMMER = "porter"
+_WORDS = ["unicode61", "remove_diacritics", "2"]
+# Together they are the ``tokenize`` of the indexes in m0001_initial.sql.
 
-CJK = "\u1100-\u11ff\u3040-\u30ff\u3130-\u318f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f"
-CJK += "\uac00-\ud7ff\uf900-\ufaff\uff66-\uff9f\U0001b000-\U0001b16f\U00020000-\U0003ffff"
+CJK = (
+    "\u1100-\u11ff\u3040-\u30ff\u3130-\u318f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f"
+    "\uac00-\ud7ff\uf900-\ufaff\uff66-\uff9f\U0001b000-\U0001b16f\U00020000-\U0003ffff"
+)
+"""Scripts without spaces, or whose words are glued together, as ranges of characters."""
+
 _CJK = re.compile(f"[{CJK}]")
-# What a text's characters are, a byte each: a regular expression over the text itself costs more than
-# all the rest of indexing it.
+# What a text's characters are, a byte each: a regular expression over the text itself costs more
+# than all the rest of indexing it.
 _SHAPES = bytes(
     97 if chr(n).islower() or chr(n).isdigit() else 65 if chr(n).isupper() else 32
     for n in range(128)
@@ -53,7 +59,11 @@ def spaced(text: str) -> str:
 
 def unspaced_at(text: str, at: int) -> int:
     """Where the character at ``at`` of ``spaced(text)``, given as ``text``, stands in the text."""
-    return at if text.isascii() else max(0, at - 2 * len(_CJK.findall(text, 0, at)) - _inside(text, at))
+    return (
+        at
+        if text.isascii()
+        else max(0, at - 2 * len(_CJK.findall(text, 0, at)) - _inside(text, at))
+    )
 
 
 def _inside(text: str, at: int) -> int:
@@ -113,9 +123,8 @@ def _tokenizers() -> tuple[Any, Any]:
         return _local.tokenizers
     except AttributeError:
         connection = apsw.Connection(":memory:")
-        name, *rest = TOKENIZER
         _local.tokenizers = (
-            connection.fts5_tokenizer(name, rest),
-            connection.fts5_tokenizer(rest[0], rest[1:]),
+            connection.fts5_tokenizer(_STEMMER, _WORDS),
+            connection.fts5_tokenizer(_WORDS[0], _WORDS[1:]),
         )
         return _local.tokenizers

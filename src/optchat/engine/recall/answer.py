@@ -70,13 +70,13 @@ def search(
 
 def _head(matching: Matching, coverage: Coverage) -> list[str]:
     """What was looked at, and which words were taken for others."""
-    skipped = ", ".join(f"{count} for {name}" for name, count in coverage.skipped.items())
-    lines = [
-        f"{matching.records} of {coverage.ranked} records answer, and {matching.summaries} "
-        f"summaries; {coverage.eligible} are visible{f', left out: {skipped}' if skipped else ''}"
-    ]
+    summaries = f"{matching.summaries} summaries"
+    lines = [f"{matching.records} of {coverage.ranked} records match, and {summaries}"]
+    if coverage.skipped:
+        told = ", ".join(f"{count} for {name}" for name, count in coverage.skipped.items())
+        lines.append(f"left out of the {coverage.eligible} that are visible: {told}")
     if coverage.unindexed:
-        lines.append(f"{coverage.unindexed} of them are not indexed yet")
+        lines.append(f"{coverage.unindexed} of the visible records are not indexed yet")
     for term in matching.asked.words:
         if term.instead:
             instead = ", ".join(term.instead[:5])
@@ -92,7 +92,8 @@ def _line(hit: Hit) -> str:
 
 def _nothing(matching: Matching, relax: list[Relax]) -> list[str]:
     """Why nothing was found, as far as that can be told."""
-    absent = [t.told for t in matching.asked.wanted if not len(t.standing)]
-    lines = [f"nothing visible holds {escape(', '.join(absent))}; try other words"] if absent else []
-    lines += [f"without {escape(r.without)}: {r.records} records" for r in relax]
+    wanted = matching.asked.wanted
+    absent = sum(not len(term.standing) for term in wanted)
+    lines = [f"{absent} of {len(wanted)} words stand nowhere that is visible"] if absent else []
+    lines += [escape(f"without {r.without}: {r.records} records") for r in relax]
     return lines or ["nothing was found"]

@@ -48,7 +48,7 @@ def holds_phrase(text: str, phrase: str) -> bool:
 
 
 def _places(text: str, stems: set[str]) -> list[tuple[int, str]]:
-    """Where the stems stand, in order: by their letters where these begin a word, else by stemming."""
+    """Where the stems stand, in order: by their letters if a word begins so, else by stemming."""
     lowered = text.lower()
     found: list[tuple[int, str]] = []
     if len(lowered) == len(text):

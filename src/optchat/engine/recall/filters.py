@@ -35,11 +35,11 @@ class Eligible:
     rows: dict[str, Flags]
     sessions: Flags
 
-    def mask(self, without: str | None = None) -> Flags:
-        """The rows that pass all of them, but for one."""
+    def mask(self, *without: str) -> Flags:
+        """The rows that pass all of them, but for those named."""
         found = np.ones(self.frame.count, bool)
         for name, rows in self.rows.items():
-            if name != without:
+            if name not in without:
                 found &= rows
         return found
 
@@ -87,14 +87,16 @@ class Directory:
             self._sessions.setdefault(session.session_id, session)
 
 
-def eligible(reader: Reader, finder: Finder, directory: Directory, filters: Filters) -> Eligible:
-    """The masks of a query's filters.
-
-    Raises:
-        BadInput, NotFound: a session is named that cannot be, or cannot be seen.
-    """
+def eligible(
+    reader: Reader,
+    finder: Finder,
+    directory: Directory,
+    filters: Filters,
+    named: frozenset[SessionId] | None,
+) -> Eligible:
+    """The masks of a query's filters; ``named`` are the sessions that it asks for."""
     frame = finder.frame
-    of_session = dict(_of_session(reader, frame, directory, filters))
+    of_session = dict(_of_session(reader, frame, directory, filters, named))
     of_record = dict(_of_record(finder, filters))
     sessions = np.ones(len(frame.sessions), bool)
     for mask in of_session.values():
@@ -104,11 +106,14 @@ def eligible(reader: Reader, finder: Finder, directory: Directory, filters: Filt
 
 
 def _of_session(
-    reader: Reader, frame: Frame, directory: Directory, filters: Filters
+    reader: Reader,
+    frame: Frame,
+    directory: Directory,
+    filters: Filters,
+    named: frozenset[SessionId] | None,
 ) -> Iterator[tuple[str, Flags]]:
     own = reader.visibility.session_id
-    if filters.session is not None:
-        named = {reader.named(n).session_id for n in filters.session.split(",") if n.strip()}
+    if named is not None:
         yield "session", np.array([s in named for s in frame.sessions], bool)
     elif own is not None and not filters.family:
         related = family(reader, own)
@@ -159,7 +164,9 @@ def _with_file(finder: Finder, file: str) -> Flags:
     found &= frame.kind == kind_code(RecordKind.TOOL_CALL)
     after = np.flatnonzero(found[:-1]) + 1
     results = [kind_code(RecordKind.TOOL_RESULT), kind_code(RecordKind.REPORT)]
-    after = after[np.isin(frame.kind[after], results) & (frame.tree[after] == frame.tree[after - 1])]
+    after = after[
+        np.isin(frame.kind[after], results) & (frame.tree[after] == frame.tree[after - 1])
+    ]
     found[after] = True
     return found
 
@@ -186,6 +193,18 @@ def family(reader: Reader, session_id: SessionId) -> frozenset[SessionId]:
     return frozenset(found)
 
 
+def named_sessions(reader: Reader, filters: Filters) -> frozenset[SessionId] | None:
+    """The sessions that are asked for by name, several with commas between; None for no such wish.
+
+    Raises:
+        NotFound: one of them is not there, or not to be seen.
+    """
+    if filters.session is None:
+        return None
+    names = [name.strip() for name in filters.session.split(",") if name.strip()]
+    return frozenset(reader.named(name).session_id for name in names or [filters.session])
+
+
 def _is_project(directory: str, wanted: str) -> bool:
     """Whether a project is meant: by its directory, or by the last names of it."""
     return _is_inside(directory, wanted) and (
@@ -199,5 +218,3 @@ def _is_inside(directory: str, wanted: str) -> bool:
     if wanted.startswith("/"):
         return here.startswith("/" + there)
     return f"/{there}" in here
-
-

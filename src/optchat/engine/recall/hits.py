@@ -10,8 +10,8 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
 
     ``kind`` is a record's, or "summary" or "title"; ``evidence`` says who wrote it. ``time`` is of
     the record, ISO in UTC. ``matched`` are the query's words and phrases that it holds, ``why`` how
-    it came here, in words. ``score`` compares hits of one answer and nothing else. ``more`` are the
-    refs of the session's next best places when hits are grouped by session. ``label`` is a summary's.
+    it came here, in words. ``score`` compares hits of one answer and nothing else. ``more`` are
+    refs of the session's next best places when hits are grouped by session, ``label`` a summary's.
     """
 
     ref: str
@@ -51,4 +51,3 @@ class Relax(msgspec.Struct, frozen=True, kw_only=True):
 
     without: str
     records: int
-

@@ -9,7 +9,15 @@ from numpy.typing import NDArray
 
 from optchat.core.evidence import Evidence
 from optchat.core.tree import ScopeTree
-from optchat.engine.recall.filters import RECORD_FIELDS, Directory, Eligible, eligible
+from optchat.engine.recall.filters import (
+    FAMILY,
+    OWN,
+    RECORD_FIELDS,
+    Directory,
+    Eligible,
+    eligible,
+    named_sessions,
+)
 from optchat.engine.recall.hits import Coverage, Relax
 from optchat.engine.recall.places import Flags
 from optchat.engine.recall.query import Query
@@ -45,13 +53,17 @@ class Matching:
     """
 
     def __init__(self, reader: Reader, query: Query) -> None:
+        # First of all, so that what is not to be seen costs as little as what never was.
+        named = named_sessions(reader, query.filters)
         self.query = query
         self.shared = ScopeTree(reader.visibility.scope_id)
         self.frame: Frame = reader.tx.search.frame(reader.visibility)
         self.directory = Directory(reader, self.frame)
         Titles.of(self.frame, self.directory.projects)
         self._finder = Finder(reader.tx, self.frame)
-        self._eligible: Eligible = eligible(reader, self._finder, self.directory, query.filters)
+        self._eligible: Eligible = eligible(
+            reader, self._finder, self.directory, query.filters, named
+        )
         self.asked: Asked = resolve(self._finder, query)
         mask = self._eligible.mask()
         if self.asked.wanted:
@@ -106,7 +118,13 @@ class Matching:
         """How many records there would be without each of the constraints, most first."""
         asked = self.asked
         everything = self._eligible.mask()
-        counts = {name: self._count(self._eligible.mask(name)) for name in self._eligible.rows}
+        rows = self._eligible.rows
+        own = [name for name in (OWN, FAMILY) if name in rows]
+        counts = {name: self._count(self._eligible.mask(name)) for name in rows if name not in own}
+        if own:
+            counts["leaving out the own family (family: true)"] = self._count(
+                self._eligible.mask(*own)
+            )
         for phrase in asked.phrases:
             kept = tuple(p for p in asked.phrases if p is not phrase)
             loose = self._finder.parts(phrase)

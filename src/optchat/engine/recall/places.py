@@ -1,4 +1,4 @@
-"""Places of stems inside a frame: cutting them to what is visible, joining and intersecting them."""
+"""Places of stems inside a frame: cut to what is visible, joined, and one after another."""
 
 from __future__ import annotations
 

@@ -108,9 +108,9 @@ def parse_query(text: str, *, now_ms: int, **given: str | bool | int | None) -> 
             fields[name.lower()] = quoted_value or value
             continue
         told = phrase or word or (f"{name}:{quoted_value or value}" if name else "")
-        if minus and told.startswith("-"):
-            minus, told = "", f"-{told}"  # a flag, such as --no-verify
-        into = excluded if minus else phrases if phrase else words
+        is_flag = minus and told.startswith("-")  # such as --no-verify
+        told = f"-{told}" if is_flag else told
+        into = excluded if minus and not is_flag else phrases if phrase else words
         if any(c.isalnum() for c in told):
             into[told] = None
     if not words and not phrases:

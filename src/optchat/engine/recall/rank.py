@@ -1,4 +1,4 @@
-"""Which of the visible records answer best: BM25 at several grains, then how the words stand (§8, I4).
+"""Which of the visible records answer best: BM25 at several grains, and how words stand (§8, I4).
 
 Everything is counted from the rows of one frame: what is not visible weighs nothing.
 """
@@ -115,9 +115,7 @@ class Shape:
         return made
 
 
-def rank(
-    frame: Frame, asked: Asked, eligible: Flags, weights: Weights = WEIGHTS
-) -> Ranked:
+def rank(frame: Frame, asked: Asked, eligible: Flags, weights: Weights = WEIGHTS) -> Ranked:
     """The eligible rows that hold a word, or stand beside one that does, best first.
 
     Cost O(rows) for each word, and O(``CLOSELY_READ``) for how the words stand.
@@ -126,7 +124,6 @@ def rank(
     terms = asked.wanted
     count = frame.count
     total = np.zeros(count, np.float32)
-    beside = np.zeros(count, bool)
     held = np.zeros(count, np.float32)
     known = Titles.of(frame)
     title = np.zeros(len(frame.sessions), np.float32)  # what the words in it weigh
@@ -137,7 +134,6 @@ def rank(
         there = np.zeros(count, np.float32)
         there[rows] = times
         near = _spread(there, shape.joined, 1)
-        beside |= near > 0
         score, worth = _bm25(there, shape.length, weights)
         worth *= term.weight
         idf.append(worth)
@@ -160,7 +156,7 @@ def rank(
     total *= 1 + weights.complete * (held / full)
     total *= CLASS_WEIGHTS[frame.evidence]
     heading *= (title > 0) * (1 + weights.complete * (title / full))
-    must = eligible & beside
+    must = eligible & (held > 0)
     for phrase in asked.phrases:
         must &= _among(phrase, count)
     for term in asked.excluded:
@@ -235,7 +231,8 @@ def _bm25(there: Floats, length: Floats, weights: Weights) -> tuple[Floats, floa
     worth = float(np.log(1 + (texts - holding + 0.5) / (holding + 0.5)))
     average = float(length.sum(dtype=np.float64)) / max(texts, 1)
     scale = weights.k1 * (1 - weights.b + weights.b * length / max(average, 1.0))
-    return worth * there * (weights.k1 + 1) / (there + scale), worth
+    score: Floats = (worth * there * (weights.k1 + 1) / (there + scale)).astype(np.float32)
+    return score, worth
 
 
 def _closeness(places: Sequence[Sequence[int]], idf: Sequence[float], weights: Weights) -> float:
@@ -264,7 +261,7 @@ def _step(left: Sequence[int], right: Sequence[int]) -> int:
     i = j = 0
     while i < len(left) and j < len(right):
         step = right[j] - left[i]
-        if abs(step) < abs(best) or abs(step) == abs(best) and step > best:
+        if abs(step) < abs(best) or (abs(step) == abs(best) and step > best):
             best = step
         if step > 0:
             i += 1

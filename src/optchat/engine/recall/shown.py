@@ -8,7 +8,6 @@ import msgspec
 
 from optchat.core.evidence import Evidence
 from optchat.core.records import Record
-from optchat.storage.searched import searched_text
 from optchat.engine.recall.excerpt import excerpt_of, holds_phrase
 from optchat.engine.recall.hits import Hit
 from optchat.engine.recall.matching import RECORD, TITLE, Matching
@@ -19,6 +18,7 @@ from optchat.engine.retrieve import iso
 from optchat.engine.visible import Reader
 from optchat.refs import PublicationRef, Ref, SessionRef, Span
 from optchat.storage.ports.frame import EVIDENCE
+from optchat.storage.searched import searched_text
 
 
 class Shown:
@@ -62,7 +62,7 @@ class Shown:
 
     def _record(self, row: int) -> Hit | None:
         frame = self._frame
-        tree, seq = frame.trees[frame.tree[row]], int(frame.seq[row])
+        tree, seq = frame.trees[int(frame.tree[row])], int(frame.seq[row])
         record = self._tx.records.record(tree, seq)
         session = self._matching.directory.session(tree.session_id)
         if record is None or session is None:
@@ -80,7 +80,7 @@ class Shown:
             directory=session.directory,
             time=iso(record.host_time_ms),
             kind=record.kind.value,
-            evidence=EVIDENCE[frame.evidence[row]].value,
+            evidence=EVIDENCE[int(frame.evidence[row])].value,
             tool=record.tool,
             excerpt=excerpt_of(text, self._forms),
             matched=[term.told for term in matched],

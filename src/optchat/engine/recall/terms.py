@@ -29,6 +29,7 @@ PART_WEIGHT = 0.4
 _LETTERS = re.compile(r"[^\W\d_]+")
 _RUN = re.compile(f"[{CJK}]+")
 
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Term:
     """Something that was asked for and where it stands.
@@ -124,7 +125,7 @@ def resolve(finder: Finder, query: Query) -> Asked:
     phrases = tuple(_phrase(finder, phrase) for phrase in query.phrases)
     mended = [_mended(finder, term, [*present, *phrases]) for term in missing]
     return Asked(
-        words=tuple([*present, *mended]),
+        words=(*present, *mended),
         phrases=phrases,
         excluded=tuple(_phrase(finder, told) for told in query.excluded),
     )
@@ -197,9 +198,7 @@ def _mended(finder: Finder, term: Term, others: Sequence[Term]) -> Term:
     )
 
 
-def _likeliest(
-    finder: Finder, found: Sequence[str], others: Sequence[Term]
-) -> tuple[str, ...]:
+def _likeliest(finder: Finder, found: Sequence[str], others: Sequence[Term]) -> tuple[str, ...]:
     """Of several corrections, the one that most often stands with the query's other words.
 
     Where none ever does, the most frequent ones.
@@ -218,5 +217,3 @@ def _likeliest(
 
     ordered = sorted(found, key=together)
     return tuple(ordered[:1]) if together(ordered[0])[0] < 0 else tuple(ordered[:3])
-
-

@@ -67,9 +67,8 @@ class _Index:
     def holding(self, forms: Sequence[Form]) -> set[int]:
         found: set[int] = set()
         for form in forms:
-            some = [self._by_stem.get(stem, set[int]()) for stem in form]
-            both = set.intersection(*some) if some else set[int]()
-            found |= both if len(form) == 1 else {at for at in both if self.places(at, [form])}
+            first = self._by_stem.get(form[0], ()) if form else ()
+            found.update(at for at in first if len(form) == 1 or self.places(at, [form]))
         return found
 
     def places(self, at: int, forms: Sequence[Form]) -> list[int]:

@@ -19,7 +19,8 @@ from optchat.storage.words import indexed, stems
 
 class MemorySearch:
     """Documents are numbered anew at each call, by tree and seq; the tables do not change between
-    the calls of one transaction that reads."""
+    the calls of one transaction that reads.
+    """
 
     def __init__(self, changes: Changes) -> None:
         self._tables = changes.tables
@@ -75,10 +76,7 @@ class MemorySearch:
             ),
             length=column(lambda r: min(r.payload_bytes, 2**31 - 1)),
             row_of=row_of,
-            titles={
-                p.session_id: Titled(p.title, p.seq, p.completed_ms)
-                for p in found
-            },
+            titles={p.session_id: Titled(p.title, p.seq, p.completed_ms) for p in found},
             summaries=self._summaries(visibility, trees),
         )
 
@@ -105,7 +103,7 @@ class MemorySearch:
     def _evidence(self, record: Record) -> int:
         session = self._tables.sessions.get(record.session_id)
         subagent = None if session is None else session.parent_host_session is not None
-        return evidence_code(record.kind, record.tool, record.status, subagent)
+        return evidence_code(record.kind, record.tool, record.status, subagent=subagent)
 
     def _nodes(self) -> list[Node]:
         return [

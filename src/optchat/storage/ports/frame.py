@@ -26,8 +26,10 @@ def kind_code(kind: RecordKind) -> int:
     return KINDS.index(kind)
 
 
-def evidence_code(kind: RecordKind, tool: str | None, status: str | None, parent: bool | None) -> int:
-    return EVIDENCE.index(evidence_class(kind, tool, status, subagent=parent))
+def evidence_code(
+    kind: RecordKind, tool: str | None, status: str | None, *, subagent: bool | None
+) -> int:
+    return EVIDENCE.index(evidence_class(kind, tool, status, subagent=subagent))
 
 
 def outcome_code(status: str | None) -> int:
@@ -46,7 +48,7 @@ class Titled:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Summaries:
-    """The visible summary nodes: of the trees of a frame, or of the shared one where ``tree`` is -1.
+    """The visible summary nodes: of a frame's trees, or of the shared one where ``tree`` is -1.
 
     A session's node is visible when all that it covers is; one that crosses the point where its
     generation began is left out, for its halves are found.

@@ -44,8 +44,12 @@ def index_damage(connection: Connection) -> tuple[Damage, ...]:
 
     FTS5 takes its check as an insertion, so that it needs the writer; nothing is written.
     """
-    found = tuple(found for name in INDEXES if (found := _of_index(connection, name)) is not None)
-    return found or _of_words(connection)
+    broken = [_of_index(connection, name) for name in INDEXES]
+    found = tuple(damage for damage in broken if damage is not None)
+    try:
+        return found or _of_words(connection)
+    except IntegrityError as error:
+        return (Damage(DamageKind.INDEX, f"record_fts cannot be compared ({error.message})"),)
 
 
 def _of_index(connection: Connection, name: str) -> Damage | None:

@@ -4,8 +4,6 @@ A frame belongs to a state of the file. The counter ``index`` says whether what 
 be used; every transaction that takes records or publications away, or moves them, raises it.
 """
 
-# ruff: noqa: S608  (what is formatted in are this package's own column lists and conditions)
-
 from __future__ import annotations
 
 import threading
@@ -173,10 +171,12 @@ class Frames:
         tree, start = published.tree[alive], published.start[alive]
         count, outcome = published.count[alive], published.outcome[alive]
         own = visibility.own.segments if visibility.own is not None else ()
-        known = [(self._trees[s.tree], s.start, s.end_exclusive) for s in own if s.tree in self._trees]
+        known = [
+            (self._trees[s.tree], s.start, s.end_exclusive) for s in own if s.tree in self._trees
+        ]
         if known:
             mine = np.array(known, np.int32)
-            # The own records come first, so that how a published turn ended is what is kept of them.
+            # The own records come first, so that how a published turn ended is kept of them.
             tree = np.concatenate((mine[:, 0], tree))
             start = np.concatenate((mine[:, 1], start))
             count = np.concatenate((mine[:, 2] - mine[:, 1], count))
@@ -238,7 +238,8 @@ class Frames:
                 if start + count <= visibility.publication_end:
                     made.append((doc, -1, start, count, revision))
             elif name.startswith("g:"):
-                tree = self._trees.get(parse_tree(name))
+                parsed = parse_tree(name)
+                tree = self._trees.get(parsed) if isinstance(parsed, SessionTree) else None
                 if tree is not None:
                     made.append((doc, tree, start, count, revision))
         columns = np.array(made, np.int64).reshape(len(made), 5)
@@ -277,13 +278,26 @@ class Frames:
             np.concatenate([getattr(p, name) for p in pieces])
             for name in ("doc", "key", "session", "project", "time_ms", "kind", "evidence", "tool")
         ]
-        joined += [np.concatenate([getattr(p, name) for p in pieces]) for name in ("outcome", "length")]
+        joined += [
+            np.concatenate([getattr(p, name) for p in pieces]) for name in ("outcome", "length")
+        ]
         order = np.argsort(joined[1], kind="stable")
         return _Records(last, *(column[order] for column in joined))
 
     def _columns(self, rows: Iterable[Row], parents: dict[str, bool]) -> _Records:
         made: list[tuple[int, ...]] = []
-        for doc, session_id, generation, seq, time_ms, kind_name, tool, status, size, project in rows:
+        for (
+            doc,
+            session_id,
+            generation,
+            seq,
+            time_ms,
+            kind_name,
+            tool,
+            status,
+            size,
+            project,
+        ) in rows:
             kind = RecordKind(kind_name)
             if not has_words(kind, tool, size or 0):
                 continue
@@ -296,7 +310,7 @@ class Frames:
                     self._projects.of(project or ""),
                     time_ms,
                     kind_code(kind),
-                    evidence_code(kind, tool, status, parents.get(session_id)),
+                    evidence_code(kind, tool, status, subagent=parents.get(session_id)),
                     self._tools.of(tool or ""),
                     outcome_code(status),
                     min(size, 2**31 - 1),

@@ -16,10 +16,10 @@ from collections.abc import Iterable
 import msgspec
 
 from optchat.core.records import RecordKind
-from optchat.storage.searched import RULES, searched_text
 from optchat.core.tree import SessionTree
 from optchat.errors import IntegrityError
 from optchat.refs import BlobHash
+from optchat.storage.searched import RULES, searched_text
 from optchat.storage.sqlite.blobs import SqliteBlobs
 from optchat.storage.sqlite.connection import Connection, Row, Sql
 from optchat.storage.sqlite.frames import drop_frames, left_of
@@ -94,7 +94,7 @@ def begin_again(sql: Sql) -> None:
         ((doc, indexed(text)) for doc, text in summaries),
     )
     row = sql.one("select coalesce(max(doc) + 1, 0) from record")
-    _set_left(sql, range(0, int(row[0]) if row is not None else 0))
+    _set_left(sql, range(int(row[0]) if row is not None else 0))
     SqliteMeta(sql).put("index_version", RULES)
 
 

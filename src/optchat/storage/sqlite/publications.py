@@ -16,8 +16,8 @@ from optchat.core.tree import SessionTree, cover
 from optchat.errors import Conflict, IntegrityError
 from optchat.refs import Csn, FoldId, ScopeId, SessionId, TurnId
 from optchat.storage.ports import SharedBase
-from optchat.storage.sqlite.frames import drop_frames
 from optchat.storage.sqlite.connection import Args, Row, Sql
+from optchat.storage.sqlite.frames import drop_frames
 from optchat.storage.sqlite.records import GENERATION, decode_pin
 from optchat.storage.sqlite.sessions import SESSION_COLUMNS, session_of_row
 from optchat.storage.sqlite.visible import ALIVE, bindings, union

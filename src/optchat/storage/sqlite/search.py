@@ -35,11 +35,8 @@ class SqliteSearch:
         return {stem: self._places("node_places", stem) for stem in stems}
 
     def known(self, stems: Sequence[str]) -> tuple[str, ...]:
-        found: list[str] = []
-        for stem in stems:
-            if self._sql.one("select 1 from record_words where term = ?", (stem,)) is not None:
-                found.append(stem)
-        return tuple(found)
+        there = "select 1 from record_words where term = ?"
+        return tuple(stem for stem in stems if self._sql.one(there, (stem,)) is not None)
 
     def holding(self, pieces: Sequence[str]) -> tuple[str, ...]:
         return self._frames.vocabulary(self._sql).holding(pieces)
