@@ -1,4 +1,4 @@
-"""What a search has to go by, in the terms of tests: which records and summaries hold which words."""
+"""What a search has to go by, told for tests: which records and summaries hold which words."""
 
 from __future__ import annotations
 

@@ -162,8 +162,10 @@ def _day(text: str, now_ms: int) -> int | None:
     days = {"today": 0, "yesterday": 1}.get(text)
     if days is None:
         return None
-    midnight = datetime.fromtimestamp(now_ms / 1000).astimezone().replace(
-        hour=0, minute=0, second=0, microsecond=0
+    midnight = (
+        datetime.fromtimestamp(now_ms / 1000)
+        .astimezone()
+        .replace(hour=0, minute=0, second=0, microsecond=0)
     )
     naive = midnight.replace(tzinfo=None) - timedelta(days=days)
     return int(naive.astimezone().timestamp() * 1000)
