@@ -18,7 +18,7 @@ from optchat.engine.answers import Answer, Cursor, decode_cursor, encode_cursor
 from optchat.engine.history import history_of
 from optchat.engine.labels import label_of, session_name
 from optchat.engine.nodes import digest
-from optchat.engine.originals import read_text
+from optchat.engine.originals import read_text, without_secrets
 from optchat.engine.recall.query import parse_time
 from optchat.engine.retrieve import iso
 from optchat.engine.visible import Reader
@@ -276,8 +276,9 @@ def _add_children(
         known = reader.tx.sessions.session_called(reader.visibility.scope_id, child.id)
         visible = known is not None and reader.newest(known) is not None
         name = f"s{known.number}" if known is not None and visible else child.id
+        title = without_secrets(child.title, mask=reader.privacy.mask)
         answer.lines.append(
-            f"subagent {escape(name)} {escape(child.title) or '(no title)'}: {child.state}, "
+            f"subagent {escape(name)} {escape(title) or '(no title)'}: {child.state}, "
             f"{iso(child.created_ms)} to {iso(child.updated_ms)}"
             f"{'' if visible else '; what it said is only in its report'}"
         )
@@ -285,7 +286,7 @@ def _add_children(
             {
                 "session": name,
                 "host_session": child.id,
-                "title": child.title,
+                "title": title,
                 "state": child.state,
                 "created": iso(child.created_ms),
                 "updated": iso(child.updated_ms),

@@ -11,7 +11,7 @@ AROUND_BYTES = 16 * 1024
 """How far beside a part a secret is looked for that reaches into it: the longest private keys."""
 
 
-def told(text: str, *, mask: bool) -> str:
+def without_secrets(text: str, *, mask: bool) -> str:
     """A text of the host as it may be told."""
     return masked(text) if mask else text
 

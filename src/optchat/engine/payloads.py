@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from optchat.core.records import RecordKind
 from optchat.engine.keys import pair_key
-from optchat.engine.originals import told
+from optchat.engine.originals import without_secrets
 from optchat.storage.searched import has_words, searched_text
 from optchat.wire import FilePart, MessageInfo, Part, TextPart, ToolPart
 
@@ -45,7 +45,7 @@ def sources(message: MessageInfo, *, mask: bool) -> list[Source]:
     found: list[Source] = []
     for part in message.parts or []:
         found += _of_part(message, part)
-    return [replace(s, text=told(s.text, mask=True)) for s in found] if mask else found
+    return [replace(s, text=without_secrets(s.text, mask=True)) for s in found] if mask else found
 
 
 def searched(source: Source, *, mask: bool) -> str:

@@ -11,7 +11,7 @@ from optchat.core.tree import Node
 from optchat.engine.answers import Answer, Cursor, decode_cursor, encode_cursor, quoted
 from optchat.engine.forest import Forest
 from optchat.engine.labels import record_label, session_name
-from optchat.engine.originals import masked_note, read_text
+from optchat.engine.originals import masked_note, read_text, without_secrets
 from optchat.engine.visible import Reader, missing
 from optchat.errors import IntegrityError
 from optchat.limits import (
@@ -179,7 +179,9 @@ def _record(reader: Reader, ref: SessionRef, cursor: str | None, max_tokens: int
         "worktree": record.worktree,
         "commit": record.commit,
         "truncated": record.truncated,
-        "attachments": list(record.attachments),
+        "attachments": [
+            without_secrets(a, mask=reader.privacy.masks_zoom) for a in record.attachments
+        ],
         "sha256": record.payload,
         "bytes": total,
         "start": start,

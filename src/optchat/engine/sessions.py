@@ -8,7 +8,7 @@ from optchat.core.records import Generation, Lineage, Session, extend
 from optchat.core.scopes import Project, Scope, isolated_scope, scope_of
 from optchat.core.tree import SessionTree
 from optchat.engine.deps import Deps
-from optchat.engine.originals import told
+from optchat.engine.originals import without_secrets
 from optchat.errors import IntegrityError, NotFound
 from optchat.refs import ProjectId, ScopeId, SessionId
 from optchat.storage.ports import Tx
@@ -33,7 +33,7 @@ def ensure_session(tx: Tx, deps: Deps, info: SessionInfo) -> Session:
         number=0,
         project_id=project.project_id,
         generation=0,
-        title=told(info.title, mask=deps.config.privacy.mask),
+        title=without_secrets(info.title, mask=deps.config.privacy.mask),
         directory=info.directory,
         created_ms=info.created_ms or deps.clock.now_ms(),
         updated_ms=info.updated_ms or deps.clock.now_ms(),
@@ -57,7 +57,7 @@ def follow(tx: Tx, deps: Deps, known: Session, info: SessionInfo) -> Session:
     current = replace(
         known,
         project_id=_ensure_project(tx, deps, info).project_id,
-        title=told(info.title, mask=deps.config.privacy.mask) or known.title,
+        title=without_secrets(info.title, mask=deps.config.privacy.mask) or known.title,
         directory=info.directory,
         archive_changes=changes,
         updated_ms=max(known.updated_ms, info.updated_ms),
