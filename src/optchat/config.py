@@ -189,13 +189,14 @@ class Recall(_Table, frozen=True):
 
     ``aliases`` lets the tools also be called by the names and parameters of other systems.
     ``automatic`` looks a new request's own words up in other conversations before it is sent:
-    where it refers to earlier work ("cues"), or always. What is found goes to the model in at most
-    ``automatic_bytes``.
+    where it refers to earlier work ("cues"), or always. What is found within ``automatic_ms`` goes
+    to the model in at most ``automatic_bytes``; what takes longer is left out.
     """
 
     aliases: bool = False
     automatic: Literal["off", "cues", "always"] = "off"
     automatic_bytes: int = 2_048
+    automatic_ms: int = 300
 
 
 class Config(_Table, frozen=True):
@@ -249,6 +250,8 @@ def load(folder: Path) -> Config:
             raise _bad(path, f"a view's low bound ({low}) must be below its high bound ({high})")
     if not 256 <= config.recall.automatic_bytes <= 16_384:
         raise _bad(path, "recall.automatic_bytes must lie between 256 and 16384")
+    if not 0 < config.recall.automatic_ms <= 60_000:
+        raise _bad(path, "recall.automatic_ms must lie between 1 and 60000")
     reserved = {"project", "isolated"} & set(config.sharing.profiles)
     if reserved:
         raise _bad(path, f"a profile cannot be named {reserved.pop()!r}")

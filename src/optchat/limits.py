@@ -25,8 +25,7 @@ BLOB_CHUNK_BYTES = 64 * 1024
 """Payload bytes in one stored chunk, before compression."""
 
 RECALLED_LINES_MAX = 5
-RECALL_MS_MAX = 300
-"""What a request's own words bring up unasked: lines, and how long the request waits for them."""
+"""What a request's own words bring up unasked."""
 
 PAYLOAD_BYTES_MAX = 256 * 1024 * 1024
 """One retained payload; more is refused with an error, never clipped."""

@@ -22,7 +22,9 @@ from tests.e2e.support import (
 )
 
 AGENTS = {"build": short_agent("bash", "memory_*")}
-memory = memory_fixture(config='[recall]\nautomatic = "cues"\n', agents=AGENTS)
+# A loaded test machine is not what the bound is for.
+CUES = '[recall]\nautomatic = "cues"\nautomatic_ms = 20000\n'
+memory = memory_fixture(config=CUES, agents=AGENTS)
 
 FIX = "The redirect loop is gone: nginx needs proxy_redirect off in the server block."
 CUE = "How did we fix the redirect loop of nginx last time?"

@@ -203,3 +203,24 @@ def test_an_isolated_conversation_is_under_no_name(make_bench):
     assert data(r.call("recall", query="broker"))["hits"] == []
     with pytest.raises(NotFound):
         r.call("recall_get", sessionID="P", messageID="P-m2")
+
+
+def test_a_list_of_sessions_is_as_long_as_asked_for_and_says_that_there_are_more(make_bench):
+    bench = make_bench(recall=Recall(aliases=True))
+    long = "src/" + "deep/" * 6
+    for n in range(60):
+        made = bench.session(f"A{n}", title=f"title {n}")
+        tools = tuple(("read", {"filePath": f"{long}{n}-{i}.py"}, "x") for i in range(20))
+        made.turn("one", "two", tools=tools if n < 30 else ())
+    bench.drain()
+    r = bench.session("R")
+    r.user("look")
+    r.sync()
+    r.assemble()
+    for limit, least in ((None, 20), (25, 25), (100, 30)):
+        args = {} if limit is None else {"limit": limit}
+        answer = r.call("recall_sessions", **args)
+        assert least <= len(data(answer)["sessions"]) <= 50
+        assert answer.output.startswith("note: there are more")
+        assert len(answer.output.encode()) < 51_200
+    assert "note:" not in r.call("recall_sessions", search="title 59").output

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import threading
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 
 from optchat.config import Recall, Sharing
-from optchat.coordinator import requests as requests_module
 from optchat.core.context import recalled_in
+from optchat.engine.assemble import admit
+from optchat.engine.recollection import recollect
 from optchat.wire import ForgetRequest, TextPart
 from tests.harness.request_reader import check_sent
 
@@ -18,8 +21,8 @@ CUE = "How did we fix the redirect loop of nginx last time?"
 
 @pytest.fixture
 def make(make_bench):
-    def make(automatic: str = "cues", *, size: int = 2_048, **options):
-        recall = Recall(automatic=automatic, automatic_bytes=size)
+    def make(automatic: str = "cues", *, size: int = 2_048, wait_ms: int = 60_000, **options):
+        recall = Recall(automatic=automatic, automatic_bytes=size, automatic_ms=wait_ms)
         return make_bench(recall=recall, **options)
 
     return make
@@ -197,13 +200,41 @@ def test_what_is_forgotten_is_not_brought_up_again(make):
     assert "proxy_redirect" not in str(ask(b))
 
 
-def test_what_takes_too_long_is_left_out_and_nothing_else(make, monkeypatch):
+def test_what_goes_between_the_looking_up_and_the_admission_is_not_told(make):
+    """I3, I8: the turn's own snapshot decides, and not the one that was looked up under."""
     bench = make()
     told(bench)
-    monkeypatch.setattr(requests_module, "RECALL_MS_MAX", 0)
-    answer = ask(bench.session("B"))
+    b = bench.session("B")
+    b.user(CUE)
+    b.sync()
+    request = b.request()
+    found = bench.read(lambda tx: recollect(tx, bench.deps, request))
+    assert len(found) == 2
+    bench.service.forget(ForgetRequest(what="session", name="s1", directory="/project"))
+    answer = bench.store.write(lambda tx: admit(tx, bench.deps, request, 1.0, found))
     assert answer.state == "ready"
     assert brought_up(answer) == ""
+    assert "proxy_redirect" not in answer.news[-1].text
+
+
+def test_what_takes_too_long_is_left_out_and_nothing_else(make):
+    """A read that hangs holds up neither this request nor those after it."""
+    bench = make(wait_ms=20)
+    told(bench)
+    held = threading.Event()
+    real = bench.store.read
+
+    def slow(work):
+        if threading.current_thread() is not threading.main_thread():
+            held.wait(30)
+        return real(work)
+
+    bench.service.requests.store = SimpleNamespace(read=slow, write=bench.store.write)
+    for name in ("B", "C", "D", "E"):  # more than may look at once
+        answer = ask(bench.session(name))
+        assert answer.state == "ready"
+        assert brought_up(answer) == ""
+    held.set()
 
 
 def test_what_does_not_fit_is_left_out_before_anything_else(make):

@@ -26,6 +26,8 @@ from optchat.engine.visible import Reader
 from optchat.errors import BadInput, NotFound
 from optchat.refs import SessionRef, Span, parse_ref
 
+_SESSIONS = 20
+
 
 class _Get(Args):
     message_id: str = msgspec.field(name="messageID")
@@ -149,7 +151,7 @@ def _sessions(asked: _Sessions, own: Own) -> Answer:
         "search": asked.search,
         "since": asked.since,
         "until": asked.until,
-        "limit": asked.limit,
+        "limit": _SESSIONS if asked.limit is None else asked.limit,
         "files": True,
         "tools": True,
     }
@@ -157,4 +159,6 @@ def _sessions(asked: _Sessions, own: Own) -> Answer:
     for row in answer.data["sessions"]:
         answer.lines.append(f"{row['session']} is sessionID {escape(row['host_session'])}")
     notes = of_scope(asked.scope) if asked.scope is not None else []
+    if answer.cursor is not None:
+        notes.append("there are more; narrow it with search, since or until")
     return with_notes(answer, notes)

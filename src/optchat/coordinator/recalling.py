@@ -192,18 +192,15 @@ def _expand(answer: Answer, asked: Recall, own: Own) -> None:
             hint="expand is none, context or message",
         )
     window = min(max(asked.window or 2, 0), 5) if asked.expand == "context" else 0
-    size = sum(len(line.encode()) for line in answer.lines)
     for hit in answer.data["hits"][:_EXPANDED_HITS]:
         if hit["kind"] in ("summary", "title"):
             continue
         args = {"ref": hit["ref"], "before": window, "after": window, "max_tokens": 600}
         told = own("memory_messages", args)
-        added = "\n".join(told.lines)
-        size += len(added.encode())
-        if size > ANSWER_BYTES_MAX:
+        if answer.size + told.size > ANSWER_BYTES_MAX:
             answer.lines.append("what is around the other hits would be too much for one answer")
             return
-        answer.lines.append(added)
+        answer.lines += told.lines
         answer.refs += [ref for ref in told.refs if ref not in answer.refs]
 
 

@@ -19,7 +19,6 @@ from optchat.engine.news import Recalled
 from optchat.engine.recollection import recollect
 from optchat.engine.sizes import sizes_of, window
 from optchat.errors import NotReady, OptChatError
-from optchat.limits import RECALL_MS_MAX
 from optchat.storage.ports import Store
 from optchat.wire import AssembleRequest, AssembleResponse, CheckRequest, CheckResponse
 
@@ -117,7 +116,7 @@ class Requests:
         if self._recollecting.acquire(blocking=False):
             looked = self._looking.submit(self._look, request)
             try:
-                return looked.result(RECALL_MS_MAX / 1000)
+                return looked.result(self.deps.config.recall.automatic_ms / 1000)
             except TimeoutError:
                 log.info("recall was too slow", session=request.session.id)
         return ()

@@ -79,6 +79,11 @@ class Answer:
     data: dict[str, Any]
     cursor: str | None = None
 
+    @property
+    def size(self) -> int:
+        """The bytes of its lines so far."""
+        return sum(len(line.encode("utf-8", "surrogatepass")) + 1 for line in self.lines)
+
     def response(self) -> ToolResponse:
         """The finished answer; says which snapshot was served and whether there is more."""
         complete = self.cursor is None

@@ -71,7 +71,7 @@ def messages(
     answer = _answer(reader, f"messages of s{history.session.number}")
     answer.lines.append(f"messages of s{history.session.number}, the newest first")
     answer.data = {"session": f"s{history.session.number}", "messages": []}
-    looked, size, more = 0, 0, False
+    looked, more = 0, False
     for message in history.backward(at):
         if len(answer.refs) == rows or looked == MESSAGES_LOOKED_THROUGH:
             more = True
@@ -80,10 +80,9 @@ def messages(
         text = _told(reader, message, words) if role in (None, message.role) else None
         if text is not None:
             line = _line(message, text)
-            if answer.refs and size + len(line.encode()) > ANSWER_BYTES_MAX:
+            if answer.refs and answer.size + len(line.encode()) > ANSWER_BYTES_MAX:
                 more = True
                 break
-            size += len(line.encode())
             _add(answer, message, text, line)
         at = message.start
     if not answer.refs:
@@ -147,7 +146,7 @@ def message(
         answer.data["more_after"] = len(later) > after
     _around(answer, reader, "before", earlier[:before][::-1])
     answer.lines.append(f"{asked.ref} {escape(asked.label)}, {len(asked.records)} records:")
-    around = sum(len(line.encode()) for line in answer.lines)
+    around = answer.size
     tokens = min(max(1, max_tokens or ZOOM_PAGE_TOKENS), ZOOM_PAGE_TOKENS_MAX)
     room = max(1_024, min(tokens * _BYTES_PER_TOKEN, ANSWER_BYTES_MAX - 2 * around))
     end = _Whole(answer, reader, asked, room).add(place >> _PLACE_BITS, place % (1 << _PLACE_BITS))

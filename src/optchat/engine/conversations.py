@@ -22,7 +22,7 @@ from optchat.engine.originals import read_text, without_secrets
 from optchat.engine.recall.query import parse_time
 from optchat.engine.retrieve import iso
 from optchat.engine.visible import Reader
-from optchat.limits import SESSIONS_PAGE_ROWS
+from optchat.limits import ANSWER_BYTES_MAX, SESSIONS_PAGE_ROWS
 from optchat.refs import PublicationRef, Span
 from optchat.wire import ChildInfo
 
@@ -30,7 +30,7 @@ _DETAILED_ROWS = 10
 _LOOKED_AT_MESSAGES = 400
 _NAMES_MAX = 20
 _INPUT_BYTES = 64 * 1024
-_FILE = re.compile(r'(?<!\\)"(?:filePath|file_path|path|file)"\s*:\s*("(?:[^"\\]|\\.){1,500}")')
+_FILE = re.compile(r'(?<!\\)"(?:filePath|file_path|path|file)"\s*:\s*("(?:[^"\\]|\\.){1,200}")')
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +94,8 @@ def sessions(
     start = 0
     if cursor:
         start = decode_cursor(cursor, kind="sessions", of=question, visibility=reader.visibility)
-    bound = _DETAILED_ROWS if files or tools else SESSIONS_PAGE_ROWS
-    end = start + min(bound, max(1, limit or bound))
+    usual = _DETAILED_ROWS if files or tools else SESSIONS_PAGE_ROWS
+    bound = min(SESSIONS_PAGE_ROWS, max(1, limit or usual))
     answer = Answer("conversations", reader.visibility, [], [], {})
     answer.data = {"total": len(rows), "sessions": []}
     _add_children(answer, reader, above, children)
@@ -106,8 +106,10 @@ def sessions(
             if chosen
             else "no conversation has published anything here yet"
         )
-    for row in rows[start:end]:
-        _add(answer, reader, row, files=files, tools=tools)
+    end = start
+    while end < min(start + bound, len(rows)) and answer.size < ANSWER_BYTES_MAX:
+        _add(answer, reader, rows[end], files=files, tools=tools)
+        end += 1
     if end < len(rows):
         answer.cursor = encode_cursor(
             Cursor(kind="sessions", of=question, at=end, snapshot=reader.visibility.served)
