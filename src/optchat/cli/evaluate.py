@@ -50,8 +50,8 @@ def retrieval(*, file: Path, sample: int | None, seed: int, as_json: bool) -> No
     "args": {"query", "since", "until", "directory", "match", "group", "scope"}, "ctx_session",
     "relevant": [session ids], "expect": {"not_in_results", "class_in_top3",
     "max_class_in_top5"}}]}. Times are milliseconds relative to now, or since 1970 where "time_unit"
-    says so. Cases that only reasoning text answers must find nothing, or the command ends with 1,
-    and are not counted.
+    says so. Cases that only reasoning text answers are not counted and must find nothing, or the
+    command ends with 1; what is a slip away from their words may be found, and is told.
     """
     from optchat.evaluation import retrieval as runs
 
@@ -84,6 +84,8 @@ def _tell(found: Mapping[str, Any]) -> None:
         click.echo(f"! {fault}")
     for name, sessions in found["reasoning"]["found"].items():
         click.echo(f"! {name}: found {', '.join(sessions)}")
+    for name, sessions in found["reasoning"]["nearly"].items():
+        click.echo(f"- {name}: what is nearly spelt so is in {', '.join(sessions)}")
     for told in (*found["missed"], *found["extra"]):
         click.echo(f"- {told['case']}: rank {told['rank'] or 'none'}")
 

@@ -19,6 +19,9 @@ FIRST = 10
 HITS = 50
 """Hits of an answer that are looked at; several may be of one session."""
 
+MENDED = " taken for "
+"""How a hit says that a word was read as another."""
+
 CLASSES = {
     "human": "human-text",
     "injected": "human-text",
@@ -54,6 +57,27 @@ class Side:
         return {**self.all.figures(), "competencies": by}
 
 
+@dataclass(slots=True)
+class Thought:
+    """What became of the cases that only reasoning text answers.
+
+    ``found`` must be empty: places that hold a word that is only in reasoning, or the very session.
+    ``nearly`` are answered with a word that is a slip away, and say so.
+    """
+
+    cases: int = 0
+    found: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    nearly: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+
+    def add(self, case: Case, hits: list[dict[str, Any]], found: list[str]) -> None:
+        self.cases += 1
+        if not found:
+            return
+        mended = all(any(MENDED in why for why in hit["why"]) for hit in hits)
+        leaks = not mended or not set(found).isdisjoint(case.relevant)
+        (self.found if leaks else self.nearly)[case.name] = found[:5]
+
+
 def evaluate(path: Path, *, sample: int | None = None, seed: int = 0) -> dict[str, Any]:
     """The figures of a session file.
 
@@ -77,13 +101,13 @@ def _figures(loaded: SessionFile, cases: list[Case], made: Room) -> dict[str, An
     ours, theirs = Side(), Side()
     broken: list[str] = []
     missed: list[dict[str, Any]] = []
-    thought: dict[str, list[str]] = {}
+    thought = Thought()
     checked = 0
     for case in cases:
         hits = _ask(made, case, sessions)
         found = _sessions(hits, names)
         if needs_reasoning(case, sessions):
-            thought[case.name] = found[:5]
+            thought.add(case, hits, found)
             continue
         rank = ours.add(case, found)
         theirs.add(case, _plainly(plain, case, sessions))
@@ -102,8 +126,9 @@ def _figures(loaded: SessionFile, cases: list[Case], made: Room) -> dict[str, An
         **ours.figures(),
         "constraints": {"checked": checked, "broken": broken},
         "reasoning": {
-            "cases": len(thought),
-            "found": {name: found for name, found in thought.items() if found},
+            "cases": thought.cases,
+            "found": thought.found,
+            "nearly": thought.nearly,
         },
         "extra": extra,
         "missed": missed,
