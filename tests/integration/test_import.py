@@ -281,21 +281,26 @@ def test_the_originals_of_another_plugin_s_trees_are_taken_in(
     whole(memory)
 
 
+def speak(client: Client, store: Path) -> None:
+    """As the plugin does of a session of one project in that store."""
+    session = SessionInfo(
+        host="opencode",
+        id="ses_0004",
+        project_key="prj_0001",
+        project_directory="/work/p1",
+        directory="/work/p1",
+        store=place.identity(store),
+    )
+    client.call("/v1/sync", SyncRequest(session=session, messages=[]), SyncResponse)
+
+
 def test_a_project_s_history_comes_in_by_itself_once_it_is_used(tmp_path: Path) -> None:
     """§8: of that project and in the background; what the host speaks of itself is left to it."""
     store = make(tmp_path / "opencode.db", 12)
     with temporary_memory("[import]\nauto = true\n") as memory:
         memory.ensure()
-        live = SessionInfo(
-            host="opencode",
-            id="ses_0004",
-            project_key="prj_0001",
-            project_directory="/work/p1",
-            directory="/work/p1",
-            store=place.identity(store),
-        )
         with Client(memory.paths) as client:
-            client.call("/v1/sync", SyncRequest(session=live, messages=[]), SyncResponse)
+            speak(client, store)
         wanted = {"ses_0001", "ses_0007", "ses_0010"}
         eventually(lambda: {row[0] for row in held(memory)["records"]} == wanted)
         whole(memory)
@@ -305,16 +310,8 @@ def test_without_it_nothing_comes_in_that_nobody_asked_for(memory: Memory, tmp_p
     """The switch in config.toml, and a store that is not the host's own place."""
     store = make(tmp_path / "opencode.db", 3)
     memory.ensure()
-    live = SessionInfo(
-        host="opencode",
-        id="ses_live",
-        project_key="prj_0001",
-        project_directory="/work/p1",
-        directory="/work/p1",
-        store=place.identity(store),
-    )
     with Client(memory.paths) as client:
-        client.call("/v1/sync", SyncRequest(session=live, messages=[]), SyncResponse)
+        speak(client, store)
         with pytest.raises(RemoteError):  # no import has begun
             client.call("/v1/import-status", ImportStatusRequest(id=1), ImportStatus)
     memory.cli("stop")
