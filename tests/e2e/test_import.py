@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
@@ -18,6 +19,7 @@ from tests.e2e.support import (
     stop_coordinator,
     varied_turns,
 )
+from tests.e2e.support_b import temporary_memory
 from tests.harness.sealed import sealed as sealed_in
 
 memory = memory_fixture(scope="function")
@@ -191,4 +193,48 @@ def test_what_the_host_did_meanwhile_holds_in_each_read_right_after_the_start(
         assert gone not in shown
     assert "quaggarenamed" in shown
     assert "go on in the copy" in shown
+    assert memory.optchat_json("doctor")["faults"] == []
+
+
+def test_an_import_beside_a_host_that_writes_comes_to_what_one_of_the_finished_store_does(
+    memory: Memory,
+) -> None:
+    """§3; I5: neither waits for the other, and nothing is sealed that the host goes on with."""
+    host, provider = memory.host, memory.provider
+    done: list[dict[str, Any]] = []
+    with alone(memory):
+        over = threading.Event()
+
+        def write() -> None:
+            try:
+                ids = [host.create_session(title=f"writing {n}") for n in range(3)]
+                for turn in range(5):
+                    for session in ids:
+                        command = {"command": f"seq {turn} 400", "description": "count"}
+                        call = calls(ToolCall(name="bash", arguments=command))
+                        provider.plan(session, call, text(f"answer {turn} " * 50))
+                        host.prompt(session, f"question {turn}")
+            finally:
+                over.set()
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        while not over.is_set():
+            done.append(take_in(memory))
+        writer.join()
+        host.stop()
+        done.append(take_in(memory))
+        beside = sealed(memory)
+        with temporary_memory("[import]\nauto = false\n") as other:
+            assert other.cli("import", "opencode", "--db", store_of(memory)).status == 0
+            clean = sealed_in(other.paths.store)
+        host.start()
+    assert sum(d["records"] > 0 for d in done) > 3  # it did not all come at once
+    assert all(d["error"] is None and not d["unreadable"] for d in done)
+    for table in ("sessions", "records", "messages", "turns"):
+        assert beside[table] == clean[table]
+    # Turns have the order in which they were seen to end.
+    assert sorted(p[2:5] for p in beside["publications"]) == sorted(
+        p[2:5] for p in clean["publications"]
+    )
     assert memory.optchat_json("doctor")["faults"] == []

@@ -16,10 +16,18 @@ from typing import Any
 import apsw
 import pytest
 
-from optchat.coordinator.client import Client
+from optchat.coordinator.client import Client, RemoteError
 from optchat.evaluation import hoststore
 from optchat.evaluation.files import Message, Session, Text, Tool
-from optchat.wire import ImportRequest, ImportStatus, ImportStatusRequest
+from optchat.hosts.opencode.transcript import place
+from optchat.wire import (
+    ImportRequest,
+    ImportStatus,
+    ImportStatusRequest,
+    SessionInfo,
+    SyncRequest,
+    SyncResponse,
+)
 from tests.e2e.support_b import Memory, eventually, temporary_memory
 from tests.harness.sealed import sealed
 
@@ -271,3 +279,41 @@ def test_the_originals_of_another_plugin_s_trees_are_taken_in(
     assert found == {"which": True, "gemsbok": True, "bongo": True, "oribi": True,
                      "kudu": False, "impala": False}  # fmt: skip
     whole(memory)
+
+
+def speak(client: Client, store: Path) -> None:
+    """As the plugin does of a session of one project in that store."""
+    session = SessionInfo(
+        host="opencode",
+        id="ses_0004",
+        project_key="prj_0001",
+        project_directory="/work/p1",
+        directory="/work/p1",
+        store=place.identity(store),
+    )
+    client.call("/v1/sync", SyncRequest(session=session, messages=[]), SyncResponse)
+
+
+def test_a_project_s_history_comes_in_by_itself_once_it_is_used(tmp_path: Path) -> None:
+    """§8: of that project and in the background; what the host speaks of itself is left to it."""
+    store = make(tmp_path / "opencode.db", 12)
+    with temporary_memory("[import]\nauto = true\n") as memory:
+        memory.ensure()
+        with Client(memory.paths) as client:
+            speak(client, store)
+        wanted = {"ses_0001", "ses_0007", "ses_0010"}
+        eventually(lambda: {row[0] for row in held(memory)["records"]} == wanted)
+        whole(memory)
+
+
+def test_without_it_nothing_comes_in_that_nobody_asked_for(memory: Memory, tmp_path: Path) -> None:
+    """The switch in config.toml, and a store that is not the host's own place."""
+    store = make(tmp_path / "opencode.db", 3)
+    memory.ensure()
+    with Client(memory.paths) as client:
+        speak(client, store)
+        with pytest.raises(RemoteError):  # no import has begun
+            client.call("/v1/import-status", ImportStatusRequest(id=1), ImportStatus)
+    memory.cli("stop")
+    memory.ensure()
+    assert not held(memory)["records"]

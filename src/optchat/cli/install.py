@@ -26,7 +26,8 @@ def install(*, project: Path | None, as_json: bool) -> None:
     """Add optchat to OpenCode's configuration; no other byte of it is touched."""
     from optchat.hosts.opencode import install as installer
 
-    compactor = config.load(config.home()).compactor
+    settings = config.load(config.home())
+    compactor = settings.compactor
     change = installer.install(project)
     if as_json:
         done = {"action": change.action.value, "file": str(change.file), "notes": change.notes}
@@ -43,6 +44,8 @@ def install(*, project: Path | None, as_json: bool) -> None:
     for note in change.notes:
         click.echo(note)
     click.echo(f"Memory is kept in {config.home()}. Restart OpenCode to load the plugin.")
+    itself = "is taken in once it is used" if settings.import_.auto else "is not taken in by itself"
+    click.echo(f"A project's history from before {itself}; all of it: optchat import opencode")
     click.echo(_costs(compactor))
 
 

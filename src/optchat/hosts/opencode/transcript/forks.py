@@ -15,15 +15,19 @@ CANDIDATES = 20
 _FORK = re.compile(r" \(fork #(\d+)\)$")
 
 Times = list[tuple[int, str]]
+"""When each message was made and whose it is, in order."""
 
 
 def find_origin(
     session: HostSession,
     messages: Sequence[HostMessage],
     sessions: Sequence[HostSession],
-    times: Callable[[str], Times],
+    times: Callable[[str, int], Times],
 ) -> str | None:
-    """The id of the session that ``session`` was copied from, or None."""
+    """The id of the session that ``session`` was copied from, or None.
+
+    ``times`` gives those of a session's first messages, so many of them.
+    """
     copied = [
         (m.info.time.created, m.info.role)
         for m in messages
@@ -45,7 +49,9 @@ def find_origin(
     candidates.sort(key=lambda other: (other.title != previous, -other.updated_ms))
     best: tuple[int, str | None] = (0, None)
     for other in candidates[:CANDIDATES]:
-        theirs = times(other.id)
+        if times(other.id, 1) != copied[:1]:
+            continue  # most are nothing like it
+        theirs = times(other.id, len(copied))
         shared = next(
             (i for i, own in enumerate(copied) if i >= len(theirs) or theirs[i] != own), None
         )

@@ -85,10 +85,10 @@ class MemoryTree:
                 message.info.finish = "tool-calls" if goes_on else "stop"
         return found
 
-    def times(self, session_id: str) -> list[tuple[int, str]]:
-        """When each message was made and whose it is, in order."""
+    def times(self, session_id: str, count: int) -> list[tuple[int, str]]:
+        """When the first messages were made and whose they are."""
         found = self.messages(next(s for s in self.sessions() if s.id == session_id))
-        return [(m.info.time.created, m.info.role) for m in found]
+        return [(m.info.time.created, m.info.role) for m in found[:count]]
 
     def _session(self, folder: Path) -> HostSession:
         spoken = list(_spoken(folder))

@@ -39,8 +39,8 @@ class Source(Protocol):
         """Those that are not gone back behind, with their parts, in order."""
         ...
 
-    def times(self, session_id: str) -> list[tuple[int, str]]:
-        """When each message of a session was made and whose it is."""
+    def times(self, session_id: str, count: int) -> list[tuple[int, str]]:
+        """When a session's first messages were made and whose they are."""
         ...
 
     def close(self) -> None: ...

@@ -108,12 +108,12 @@ class Tables:
         ]
         return live(messages, session.revert)
 
-    def times(self, session_id: str) -> list[tuple[int, str]]:
-        """When each message was made and whose it is, in order: enough to know a copy by."""
+    def times(self, session_id: str, count: int) -> list[tuple[int, str]]:
+        """When the first messages were made and whose they are: enough to know a copy by."""
         with self._moment():
             rows = self._db.execute(
-                "select data from message where session_id = ? order by time_created, id",
-                (session_id,),
+                "select data from message where session_id = ? order by time_created, id limit ?",
+                (session_id, count),
             ).fetchall()
         infos = (decode(data, Info) for (data,) in rows)
         return [(info.time.created, info.role) for info in infos]

@@ -103,9 +103,9 @@ class Tree:
         ]
         return live(messages, session.revert)
 
-    def times(self, session_id: str) -> list[tuple[int, str]]:
-        """When each message was made and whose it is, in order."""
-        return [(info.time.created, info.role) for _, info in self._infos(session_id)]
+    def times(self, session_id: str, count: int) -> list[tuple[int, str]]:
+        """When the first messages were made and whose they are."""
+        return [(info.time.created, info.role) for _, info in self._infos(session_id)[:count]]
 
     def _infos(self, session_id: str) -> list[tuple[str, Info]]:
         found = self._read(f"message/{session_id}", Info)
