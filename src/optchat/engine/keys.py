@@ -1,8 +1,8 @@
 """Short names of what a host says at length (§3).
 
-Each is a part of a cryptographic hash: 96 bits for keys, so that among 10^8 records of a store the
-chance that any two meet is below 10^-13; 88 bits for a message's digest, which is only ever
-compared with another state of the same message.
+Each is a part of a cryptographic hash: 72 bits for keys, which are compared inside one session, so
+that among a million records of it the chance that any two meet is 10^-10; 88 bits for a message's
+digest, which is only ever compared with another state of the same message.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from hashlib import blake2b
 
-KEY_BYTES = 12
+KEY_BYTES = 9
 DIGEST_CHARS = 22
 
 

@@ -8,6 +8,7 @@ Nothing rescans a history.
 from __future__ import annotations
 
 import hashlib
+from base64 import urlsafe_b64encode
 import re
 
 from optchat.core import context
@@ -51,12 +52,12 @@ def fits(text: str) -> bool:
 
 
 def digest(*parts: str) -> str:
-    """The hash of what a text was made from; parts cannot run into each other."""
+    """What a text was made from, as 128 bits of its hash; parts cannot run into each other."""
     hasher = hashlib.sha256()
     for part in parts:
         data = part.encode("utf-8", "surrogatepass")
         hasher.update(len(data).to_bytes(8, "big") + data)
-    return hasher.hexdigest()
+    return urlsafe_b64encode(hasher.digest()[:16]).decode().rstrip("=")
 
 
 def leaf_text(record: Record, text: str) -> str | None:
@@ -164,17 +165,15 @@ def parent_node(
     revision: int = 1,
     kind: NodeKind | None = None,
     evidence: str = "",
+    label: str | None = None,
 ) -> Node:
-    """The node of a span over two children; its label is mechanical."""
-    label = ""
-    if isinstance(forest.tree, ScopeTree):
-        label = range_label(tx, forest.tree.scope_id, span)
+    """The node of a span over two children; its label is mechanical, and made here if not given."""
     return Node(
         tree=forest.owner(span),
         span=span,
         revision=revision,
         kind=kind or (NodeKind.VERBATIM if model == VERBATIM else NodeKind.SUMMARY),
-        label=label,
+        label=_parent_label(tx, forest, span) if label is None else label,
         text=text,
         input_hash=children_hash(children),
         model=model,
@@ -196,7 +195,8 @@ def stand_in(
 ) -> Node:
     """The node over history that was taken in: how much of it there is, and how its parts begin."""
     head = f"(history, {span.count} turns) "
-    room = merged_bytes_max(tx, forest, span, children)
+    label = _parent_label(tx, forest, span)
+    room = _room(forest, span, label, children)
     each = (min(room, STAND_IN_BYTES_MAX) - len(head) - 3) // 2
     left, right = (context.shorten(_HEAD.sub("", c.text), max(each, 8)) for c in children)
     return parent_node(
@@ -210,6 +210,7 @@ def stand_in(
         prompt_version=IMPORTED,
         revision=revision,
         kind=NodeKind.FALLBACK,
+        label=label,
     )
 
 
@@ -240,12 +241,20 @@ def merged_bytes_max(tx: Tx, forest: Forest, span: Span, children: tuple[Node, N
     A view can only shrink through such lines: one that is longer is never taken for its children,
     nor is anything above it.
     """
-    label = ""
-    if isinstance(forest.tree, ScopeTree):
-        label = range_label(tx, forest.tree.scope_id, span)
+    return _room(forest, span, _parent_label(tx, forest, span), children)
+
+
+def _room(forest: Forest, span: Span, label: str, children: tuple[Node, Node]) -> int:
     frame = len(context.line(str(forest.ref(span)), label, "").encode())
-    members = sum(forest.entry_of(child).line_bytes for child in children)
+    members = sum(len(forest.line(child).encode()) for child in children)
     return min(SUMMARY_BYTES_MAX, members - frame - 1)
+
+
+def _parent_label(tx: Tx, forest: Forest, span: Span) -> str:
+    """When the turns of a scope's span were; a session's own line says nothing beside its text."""
+    if isinstance(forest.tree, ScopeTree):
+        return range_label(tx, forest.tree.scope_id, span)
+    return ""
 
 
 def children_hash(children: tuple[Node, Node]) -> str:

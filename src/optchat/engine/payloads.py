@@ -18,9 +18,12 @@ from optchat.wire import FilePart, MessageInfo, Part, TextPart, ToolPart
 _WHOLE_AT = "; the whole was at "
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Source:
-    """One record's worth of a message, before it has a place in a session."""
+    """One record's worth of a message, before it has a place in a session.
+
+    Not frozen, for one is made of each record of an import and that would double what it costs.
+    """
 
     part_id: str
     facet: str  # which record of the part: a tool part gives a call and a result
@@ -45,7 +48,10 @@ def sources(message: MessageInfo, *, mask: bool) -> list[Source]:
     found: list[Source] = []
     for part in message.parts or []:
         found += _of_part(message, part)
-    return [replace(s, text=without_secrets(s.text, mask=True)) for s in found] if mask else found
+    if mask:
+        for source in found:
+            source.text = without_secrets(source.text, mask=True)
+    return found
 
 
 def searched(source: Source, *, mask: bool) -> str:
