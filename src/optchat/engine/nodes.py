@@ -8,8 +8,8 @@ Nothing rescans a history.
 from __future__ import annotations
 
 import hashlib
-from base64 import urlsafe_b64encode
 import re
+from base64 import urlsafe_b64encode
 
 from optchat.core import context
 from optchat.core.records import Record
