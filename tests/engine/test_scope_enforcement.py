@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from optchat.errors import NotFound
-from optchat.storage.sqlite.connection import Connection
+from tests.harness.statements import recorded
 
 FOREIGN = {
     "pub:3": "pub:903",
@@ -43,15 +43,7 @@ def reader(bench: Any) -> Any:
 @pytest.fixture
 def refused(reader: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Makes a call that must be refused: what was said, without the name, and every statement."""
-    asked: list[str] = []
-    for verb in ("one", "all"):
-        real = getattr(Connection, verb)
-
-        def counted(self: Connection, sql: str, args: Any = (), real: Any = real) -> Any:
-            asked.append(sql)
-            return real(self, sql, args)
-
-        monkeypatch.setattr(Connection, verb, counted)
+    asked = recorded(monkeypatch)
 
     def refused(tool: str, name: str, **args: Any) -> tuple[str, list[str]]:
         asked.clear()

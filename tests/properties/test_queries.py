@@ -214,6 +214,11 @@ def _request(rng: random.Random, cursors: list[str]) -> ToolRequest:
     )
 
 
+def _search(query: str) -> ToolRequest:
+    told = json.dumps({"query": query})
+    return ToolRequest(tool="memory_search", args_json=told, directory="/project")
+
+
 def _ask_both(worlds: tuple[World, World], seed: int) -> str:
     rng = random.Random(seed)
     request = _request(rng, worlds[0].cursors)
@@ -259,12 +264,7 @@ def test_any_query_and_any_arguments_have_an_answer_or_a_named_refusal(
 )
 def test_what_was_said_is_found_in_any_script(worlds: tuple[World, World], query: str) -> None:
     for world in worlds:
-        asked = ToolRequest(
-            tool="memory_search",
-            args_json=json.dumps({"query": query}),
-            directory="/project",
-        )
-        assert json.loads(world.ask(asked).data_json)["hits"], query
+        assert json.loads(world.ask(_search(query)).data_json)["hits"], query
 
 
 @pytest.mark.parametrize(
@@ -272,11 +272,6 @@ def test_what_was_said_is_found_in_any_script(worlds: tuple[World, World], query
 )
 def test_what_holds_no_word_is_refused_by_name(worlds: tuple[World, World], query: str) -> None:
     for world in worlds:
-        asked = ToolRequest(
-            tool="memory_search",
-            args_json=json.dumps({"query": query}),
-            directory="/project",
-        )
-        code, message = world.ask(asked)
+        code, message = world.ask(_search(query))
         assert code == "bad_input"
         assert "nothing was searched" in message

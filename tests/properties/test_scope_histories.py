@@ -31,10 +31,10 @@ from optchat.errors import OptChatError
 from optchat.refs import ScopeId
 from optchat.storage.ports import Tx
 from optchat.storage.sqlite import SqliteStore
-from optchat.storage.sqlite.connection import Connection
 from optchat.testing.clockwork import CountedIds, ManualClock
 from optchat.testing.scripted import ScriptedSession
 from optchat.wire import ShareRequest
+from tests.harness.statements import recorded
 
 HISTORIES = int(os.environ.get("OPTCHAT_TEST_HISTORIES", "12"))
 FIRST = int(os.environ.get("OPTCHAT_TEST_FUZZ_SEED", "0"))
@@ -237,16 +237,7 @@ LISTS: list[tuple[str, dict[str, Any]]] = [
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Every statement that is run, as it is run."""
-    found: list[str] = []
-    for verb in ("one", "all"):
-        real = getattr(Connection, verb)
-
-        def counted(self: Connection, sql: str, args: Any = (), real: Any = real) -> Any:
-            found.append(sql)
-            return real(self, sql, args)
-
-        monkeypatch.setattr(Connection, verb, counted)
-    return found
+    return recorded(monkeypatch)
 
 
 @pytest.fixture(autouse=True)
