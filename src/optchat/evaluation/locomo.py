@@ -114,7 +114,6 @@ def _session(name: str, key: str, turns: list[_Turn], when_ms: int, first: objec
     ]
     return Session(
         id=f"{name}/{key}",
-        title=key.replace("_", " "),
         directory=f"/conversations/{name}",
         created=when_ms,
         updated=when_ms + 30_000 * len(turns),
@@ -175,7 +174,9 @@ def _figures(made: Room, sessions: list[Session], questions: list[Question]) -> 
     ours, theirs = Evidence(), Evidence()
     categories: dict[str, Evidence] = {}
     for question in questions:
-        answer = made.ask({"query": question.text, "group": "record", "limit": HITS})
+        # A question is no query: what it quotes is a name, and need not stand there as it is.
+        query = re.sub(r'["“”:-]', " ", question.text)
+        answer = made.ask({"query": query, "group": "record", "limit": HITS})
         found = made.messages([hit["ref"] for hit in answer["hits"]])
         category = categories.setdefault(str(question.category), Evidence())
         ours.add(found, question.evidence)

@@ -17,7 +17,7 @@ from optchat.engine.recall.places import Flags
 from optchat.engine.recall.terms import Asked, Term
 from optchat.engine.recall.titles import Titles
 from optchat.storage.ports import Frame
-from optchat.storage.ports.frame import EVIDENCE
+from optchat.storage.ports.frame import EVIDENCE, OUTCOMES
 
 Floats = NDArray[np.float32]
 CLOSELY_READ = 300
@@ -30,21 +30,24 @@ class Weights:
 
     k1: float = 0.9
     b: float = 0.3
+    wide_k1: float = 1.5  # of texts that are wider than a record
+    wide_b: float = 0.9
     near: float = 0.3  # the record with one on each side
-    around: float = 0.3  # with three
-    session: float = 0.5
-    project: float = 1.0
-    complete: float = 0.6  # all the words are in the record
-    close: float = 0.3  # two of them stand side by side
+    around: float = 0.7  # with three
+    session: float = 0.8
+    project: float = 1.5
+    complete: float = 0.1  # all the words are in the record
+    close: float = 0.6  # two of them stand side by side
     reach: float = 3.0  # at one and so many words between them it counts half
-    ordered: float = 0.3  # two that follow one another in the query do so here
-    titled: float = 0.4  # they are in the session's title, or in its project's name
+    ordered: float = 0.6  # two that follow one another in the query do so here
+    titled: float = 2.0  # they are in the session's title, or in its project's name
+    failed: float = 1.3  # the record is what a call failed with
 
 
 WEIGHTS = Weights()
 
 _CLASS = {
-    Evidence.HUMAN: 1.1,
+    Evidence.HUMAN: 1.02,
     Evidence.MODEL: 1.0,
     Evidence.DELEGATED: 0.95,
     Evidence.TOOL_INPUT: 1.05,
@@ -121,6 +124,7 @@ def rank(frame: Frame, asked: Asked, eligible: Flags, weights: Weights = WEIGHTS
     Cost O(rows) for each word, and O(``CLOSELY_READ``) for how the words stand.
     """
     shape = Shape.of(frame)
+    wide = (weights.wide_k1, weights.wide_b)
     terms = asked.wanted
     count = frame.count
     total = np.zeros(count, np.float32)
@@ -134,27 +138,29 @@ def rank(frame: Frame, asked: Asked, eligible: Flags, weights: Weights = WEIGHTS
         there = np.zeros(count, np.float32)
         there[rows] = times
         near = _spread(there, shape.joined, 1)
-        score, worth = _bm25(there, shape.length, weights)
+        score, worth = _bm25(there, shape.length, weights.k1, weights.b)
         worth *= term.weight
         idf.append(worth)
         held[rows] += worth
-        score += weights.near * _bm25(near, shape.near, weights)[0]
-        score += weights.around * _bm25(_spread(there, shape.joined, 3), shape.around, weights)[0]
+        score += weights.near * _bm25(near, shape.near, *wide)[0]
+        score += weights.around * _bm25(_spread(there, shape.joined, 3), shape.around, *wide)[0]
         sessions = _grouped(there, frame.session, len(frame.sessions))
         projects = _grouped(there, frame.project, len(frame.projects))
-        above = weights.session * _bm25(sessions, shape.session, weights)[0]
-        above += weights.project * _bm25(projects, shape.project, weights)[0][shape.project_of]
+        above = weights.session * _bm25(sessions, shape.session, *wide)[0]
+        above += weights.project * _bm25(projects, shape.project, *wide)[0][shape.project_of]
         score += above[frame.session]
         total += term.weight * score
         named = known.holding(term.forms)
         title[named] += worth
         heading += term.weight * above
-        heading[named] += (1 + weights.near + weights.around) * worth
+        heading[named] += (1 + weights.near + weights.around + weights.titled) * worth
         placed = named | known.placed(term.forms)
         total[placed[frame.session]] += weights.titled * worth
     full = max(sum(idf), 1e-9)
     total *= 1 + weights.complete * (held / full)
-    total *= CLASS_WEIGHTS[frame.evidence]
+    classes = CLASS_WEIGHTS[frame.evidence]
+    classes[frame.outcome == OUTCOMES.index("error")] *= weights.failed
+    total *= classes
     heading *= (title > 0) * (1 + weights.complete * (title / full))
     must = eligible & (held > 0)
     for phrase in asked.phrases:
@@ -166,7 +172,7 @@ def rank(frame: Frame, asked: Asked, eligible: Flags, weights: Weights = WEIGHTS
     head = rows[:CLOSELY_READ]
     for row in head.tolist():
         places = [term.standing.in_row(row) for term in terms]
-        total[row] += CLASS_WEIGHTS[frame.evidence[row]] * _closeness(places, idf, weights)
+        total[row] += float(classes[row]) * _closeness(places, idf, weights)
     for session in np.argsort(-heading, kind="stable")[:CLOSELY_READ].tolist():
         if heading[session]:
             places = [known.places(session, term.forms) for term in terms]
@@ -219,7 +225,7 @@ def _grouped(values: Floats, groups: NDArray[np.int32], count: int) -> Floats:
     return np.bincount(groups, weights=values, minlength=count).astype(np.float32)
 
 
-def _bm25(there: Floats, length: Floats, weights: Weights) -> tuple[Floats, float]:
+def _bm25(there: Floats, length: Floats, k1: float, b: float) -> tuple[Floats, float]:
     """The score of each text for one word that stands in it so often, and the word's weight.
 
     A text of no length is none: frames have groups that hold no visible row.
@@ -230,8 +236,8 @@ def _bm25(there: Floats, length: Floats, weights: Weights) -> tuple[Floats, floa
         return np.zeros_like(there), float(np.log(1 + (texts + 0.5) / 0.5))
     worth = float(np.log(1 + (texts - holding + 0.5) / (holding + 0.5)))
     average = float(length.sum(dtype=np.float64)) / max(texts, 1)
-    scale = weights.k1 * (1 - weights.b + weights.b * length / max(average, 1.0))
-    score: Floats = (worth * there * (weights.k1 + 1) / (there + scale)).astype(np.float32)
+    scale = k1 * (1 - b + b * length / max(average, 1.0))
+    score: Floats = (worth * there * (k1 + 1) / (there + scale)).astype(np.float32)
     return score, worth
 
 

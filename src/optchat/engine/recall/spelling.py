@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 
 NEAR_CHARS_MIN = 4
-FAR_CHARS_MIN = 8
+FAR_CHARS_MIN = 10
 WORD_CHARS_MAX = 32
 """What is longer is data; its neighbours would be thousands."""
 

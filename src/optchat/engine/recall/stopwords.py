@@ -1,4 +1,7 @@
-"""Words that say nothing of what is looked for. They are left out only where others remain."""
+"""Words that say nothing of what is looked for. They are left out only where others remain.
+
+Not those that mean something in English, such as the German `die` or the Spanish `son`.
+"""
 
 STOP_WORDS = frozenset(
     """
@@ -14,24 +17,24 @@ through to too under until up us use ve very was wasn we were what when where wh
 why
 will with would you your yours yourself
 
-ab aber als am an auch auf aus bei bin bis da das dass dem den der des die dies doch du durch ein
+ab aber als am an auch auf aus bei bis da das dass dem der des dies doch du durch ein
 eine
-einem einen einer er es für haben hat ich ihr im in ist ja kann mein mit nach nicht noch nur oder
+einem einen einer er es für haben ich ihr im in ist ja kann mein mit nach nicht noch nur oder
 sein
-sich sie sind so über um und uns unser von vor war was wenn wer wie wir wird wo zu zum zur
+sich sie sind so über um und uns unser von vor was wenn wer wie wir wird wo zu zum zur
 
 au aux avec ce ces cette dans de des du elle en est et eux il ils je la le les leur lui ma mais me
 mes
-moi mon ne nos notre nous ou où par pas pour qu que qui sa se ses son sont sur ta te tes toi ton
+moi mon ne nos notre nous ou où par pas qu que qui sa se ses sont ta te tes toi ton
 tu un
 une vos votre vous
 
 al como con del desde donde el ella ellos era eres es esta este esto fue ha hay la las lo los más
 mi muy
-nos nuestro para pero por porque que quien se ser si sin sobre su sus también tiene todo un una
+nos nuestro para pero por porque que quien se ser si sobre su sus también tiene todo un una
 uno y ya
 
-che chi ci come da dal della di dove e era gli ha ho il io la le lei lo loro ma mi ne nel non per
+che chi ci da dal della di dove e era gli ha ho il io la le lei lo loro ma mi ne nel non per
 perché
 più quando questo se si sono su sua suo tra un una
 
@@ -39,7 +42,7 @@ as com da das de do dos e ela ele em entre era essa esse esta este eu foi isso i
 meu na
 não no nos nós os ou para pela pelo por que quem se sem seu só sua também te tem um uma você
 
-de een en het ik je niet van voor wat zijn
+de een en het ik je niet voor wat zijn
 
 и в во не что он на я с со как а то все она так его но да ты к у же вы за бы по ее мне было вот от
 меня

@@ -27,6 +27,9 @@ PART_WEIGHT = 0.4
 """What a part of a name is worth when the name itself stands nowhere."""
 
 _LETTERS = re.compile(r"[^\W\d_]+")
+_OWNER = re.compile("['’]s$")
+"""What is somebody's is looked for with him."""
+
 _RUN = re.compile(f"[{CJK}]+")
 
 
@@ -151,6 +154,8 @@ def _forms(word: str) -> tuple[Form, ...]:
     if not whole:
         return ()
     forms = {whole: None}
+    if owner := stems(spaced(_OWNER.sub("", word))):
+        forms[owner] = None
     if word.isascii():
         apart = re.sub(r"[A-Za-z0-9]+", lambda m: " ".join(parts(m[0]) or (m[0],)), word)
         forms[stems(apart)] = None
