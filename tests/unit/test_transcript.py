@@ -24,6 +24,7 @@ from optchat.hosts.opencode.transcript.mapping import map_messages
 from optchat.hosts.opencode.transcript.messages import HostMessage, HostPart, Info, decode
 from optchat.hosts.opencode.transcript.source import open_source
 from optchat.hosts.opencode.transcript.source import read as read_session
+from optchat.wire import ToolPart
 
 LATER = 2_000_000_000_000
 ROOT = Path(__file__).parents[2]
@@ -272,3 +273,76 @@ def test_the_files_of_earlier_versions_read_as_the_tables_do(tmp_path: Path) -> 
     put("session/prj_0000/ses_0", {**json.loads(file.read_text()), "revert": revert})
     first = files.sessions()[0]
     assert [m.id for m in files.messages(first)] == ["msg_0_0", "msg_0_1"]
+
+
+NEW_TABLES = """
+create table project (id text primary key, worktree text not null, sandboxes text not null);
+create table event_sequence (aggregate_id text primary key, seq integer not null);
+create table session_v2 (id text primary key, project_id text not null, parent_id text,
+  fork_session_id text, directory text not null, title text, metadata text, revert text,
+  time_created integer not null, time_updated integer not null, time_archived integer);
+create table session_message (id text primary key, session_id text not null, type text not null,
+  seq integer not null, data text not null);
+insert into project values ('prj', '/work', '["/work2"]');
+insert into event_sequence values ('ses_1', 47);
+insert into session_v2 values
+  ('ses_1', 'prj', null, null, '/work2/sub', null, null, null, 100, 200, null),
+  ('ses_2', 'prj', null, 'ses_1', '/work', 'a fork', null, '{"messageID":"m2_3"}', 150, 200, null),
+  ('ses_3', 'prj', null, null, '/work', 'ours', '{"optchat":{"internal":true}}', null, 1, 1, null);
+"""
+NEW_ROWS: list[tuple[str, dict[str, Any]]] = [
+    ("user", {"text": "do it", "files": [{"mime": "text/plain", "name": "a", "uri": "file:///a"}]}),
+    ("assistant", {"finish": "tool-calls", "content": [
+        {"type": "reasoning", "text": "kudu"},
+        {"type": "tool", "id": "call_1", "name": "shell", "state": {
+            "status": "completed", "input": {"command": "ls"},
+            "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}},
+        {"type": "tool", "id": "call_2", "name": "read", "state": {
+            "status": "error", "input": {}, "error": {"type": "unknown", "message": "none"}}},
+    ]}),
+    ("system", {"text": "<env>"}),
+    ("assistant", {"content": [{"type": "text", "text": "half"}]}),
+    ("idle", {"outcome": "interrupted"}),
+    ("user", {"text": "again"}),
+    ("assistant", {"finish": "error", "error": {"type": "provider", "message": "no"}}),
+    ("idle", {"outcome": "failed"}),
+]  # fmt: skip
+
+
+def test_the_tables_of_the_next_version_read_in_the_same_terms(tmp_path: Path) -> None:
+    """§3: rows as they were seen on 2.0.14; no thought, and nothing of the host's machinery."""
+    path = tmp_path / "opencode.db"
+    db: Any = apsw.Connection(str(path))
+    db.execute(NEW_TABLES)
+    for session, prefix in (("ses_1", "m1"), ("ses_2", "m2")):
+        for seq, (kind, data) in enumerate(NEW_ROWS):
+            row = json.dumps({"time": {"created": 100 + seq, "completed": 100 + seq}, **data})
+            name = f"{prefix}_{seq}"
+            db.execute("insert into session_message values (?, ?, ?, ?, ?)",
+                       (name, session, kind, seq, row))  # fmt: skip
+    db.close()
+    source = open_source(path)
+    internal, first, fork = source.sessions()
+    assert internal.internal
+    assert (first.worktree, first.project_directory) == ("/work2", "/work")
+    told = read_session(source, first, [], LATER)
+    assert [(m.role, m.terminal) for m in told.messages] == [
+        ("user", None),
+        ("assistant", None),
+        ("assistant", "interrupted"),
+        ("user", None),
+        ("assistant", "failed"),
+    ]
+    assert "kudu" not in msgspec.json.encode(told).decode()
+    call, failed = told.messages[1].parts or []
+    assert isinstance(call, ToolPart)
+    assert isinstance(failed, ToolPart)
+    assert (call.tool, call.input_json, call.output) == ("shell", '{"command":"ls"}', "a\nb")
+    assert (failed.status, failed.error) == ("error", "none")
+    copied = read_session(source, fork, [], LATER)
+    assert copied.session.fork_of == "ses_1"
+    # Its copies have the same digests, up to where it was gone back to.
+    digests = [m.digest for m in told.messages]
+    assert [m.digest for m in copied.messages] == digests[: len(copied.messages)]
+    assert len(copied.messages) == 2
+    source.close()

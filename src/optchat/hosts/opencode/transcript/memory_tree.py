@@ -112,7 +112,8 @@ def _spoken(folder: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     leaves = [(_read(file), file) for file in sorted(folder.glob("nodes/node0_*.json"))]
     leaves.sort(key=lambda leaf: _number(leaf[0], "round_start"))
     for leaf, file in leaves:
-        details = cast("dict[str, Any]", leaf).get("details") if isinstance(leaf, dict) else None
+        node = cast("dict[str, Any]", leaf) if isinstance(leaf, dict) else {}
+        details = node.get("details")
         told = _parsed(details, file) if isinstance(details, str) else details
         yield from _messages(told, file)
     buffer = folder / "buffer-states.json"

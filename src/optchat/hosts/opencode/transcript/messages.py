@@ -47,6 +47,7 @@ class HostSession(msgspec.Struct, kw_only=True, frozen=True):
     archived: bool = False
     internal: bool = False
     revert: Revert | None = None
+    fork_of: str | None = None  # where the host says so itself
     messages: int = 0
     mark: str = ""
 

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Protocol
 
 from optchat.errors import BadInput
+from optchat.hosts.opencode.transcript.database import Database
 from optchat.hosts.opencode.transcript.forks import find_origin
 from optchat.hosts.opencode.transcript.mapping import map_messages
 from optchat.hosts.opencode.transcript.messages import GLOBAL, HostMessage, HostSession
 from optchat.hosts.opencode.transcript.tables import Tables
+from optchat.hosts.opencode.transcript.tables2 import NewTables
 from optchat.hosts.opencode.transcript.tree import Tree
 from optchat.wire import SessionInfo, SyncRequest
 
@@ -62,7 +64,46 @@ def open_source(path: Path) -> Source:
             f"there is no store of OpenCode at {path}; nothing was read.",
             hint="optchat import opencode --db PATH (opencode db path names it)",
         )
-    return Tables(path)
+    database = Database(path)
+    forms: list[Tables | NewTables] = []
+    if database.tables >= Tables.NEEDED:
+        forms.append(Tables(database))
+    if database.tables >= NewTables.NEEDED:
+        forms.append(NewTables(database))
+    if not forms:
+        database.close()
+        raise BadInput(
+            f"{path} holds no conversations of a form that is known; nothing was read.",
+            hint="name OpenCode's own store: opencode db path",
+        )
+    return _Stored(database, forms)
+
+
+class _Stored:
+    """A database with the tables of one version of the host, or of two side by side."""
+
+    def __init__(self, database: Database, forms: Sequence[Tables | NewTables]) -> None:
+        self.name, self.path = database.name, database.path
+        self.is_at_rest = database.is_at_rest
+        self._database = database
+        self._forms = forms
+        self._of: dict[str, Tables | NewTables] = {}
+
+    def close(self) -> None:
+        self._database.close()
+
+    def sessions(self) -> list[HostSession]:
+        found: dict[str, HostSession] = {}
+        for form in self._forms:  # a session that went over to the newer tables is read from there
+            for session in form.sessions():
+                found[session.id], self._of[session.id] = session, form
+        return sorted(found.values(), key=lambda s: (s.created_ms, s.id))
+
+    def messages(self, session: HostSession) -> list[HostMessage]:
+        return self._of[session.id].messages(session)
+
+    def times(self, session_id: str, count: int) -> list[tuple[int, str]]:
+        return self._of[session_id].times(session_id, count)
 
 
 def mark_of(source: Source, session: HostSession, now_ms: int) -> str:
@@ -85,7 +126,7 @@ def read(
     """
     messages = source.messages(session)
     settled = is_settled(source, session, now_ms)
-    origin = find_origin(session, messages, sessions, source.times)
+    origin = session.fork_of or find_origin(session, messages, sessions, source.times)
     return SyncRequest(
         session=info_of(session, source.name, origin),
         messages=map_messages(messages, is_settled=settled),
