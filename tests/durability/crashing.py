@@ -93,7 +93,10 @@ class Crasher:
             here = dict(self.marks)
             self.marks.clear()
             self.passed.update(here.keys())
-            (self.home / "points.json").write_text(json.dumps(self.passed))
+            # Whole at any moment: who watches may kill this process, or copy the home, in the midst.
+            told = self.home.parent / f"points.{threading.get_ident()}"
+            told.write_text(json.dumps(self.passed))
+            told.replace(self.home / "points.json")
             hit = self.point in here and self.passed[self.point] == self.nth
             if hit:
                 (self.home / "crash.json").write_text(json.dumps(here[self.point]))
