@@ -93,7 +93,7 @@ class Crasher:
             here = dict(self.marks)
             self.marks.clear()
             self.passed.update(here.keys())
-            # Whole at any moment: who watches may kill this process, or copy the home, in the midst.
+            # Whole at any moment: who watches may kill this process or copy the home meanwhile.
             told = self.home.parent / f"points.{threading.get_ident()}"
             told.write_text(json.dumps(self.passed))
             told.replace(self.home / "points.json")
