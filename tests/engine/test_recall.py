@@ -1,4 +1,4 @@
-"""What a search leaves out, takes for another word, ranks first, and says of itself (§8, I3, I4)."""
+"""What a search leaves out, takes for another word, ranks, and says of itself (§8, I3, I4)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from optchat.errors import BadInput
 from optchat.storage.ports import Tx
 
 
-def ask(session, query: str, **args):
+def ask(session, query: str, /, **args):
     return json.loads(session.call("memory_search", query=query, **args).data_json)
 
 
@@ -18,15 +18,14 @@ def ask(session, query: str, **args):
 def asking(bench):
     """A conversation with tools and one that asks."""
     a, b = bench.session("A", title="The kestrel decision"), bench.session("B")
-    a.user("should the kestrel use postgres?")
-    a.assistant(
+    a.turn(
+        "should the kestrel use postgres?",
         "We chose postgres for the kestrel.",
         tools=(
             ("bash", {"command": "deploy --flag KESTREL_STAGE"}, "kestrel deployed to stage"),
             ("read", {"filePath": "/project/src/kestrelQueue.ts"}, "the queue of the kestrel"),
         ),
     )
-    a.end()
     b.turn("what about the kestrel?", "I look")
     bench.drain()
     b.user("find it")
