@@ -87,6 +87,12 @@ def take_over(tx: Tx, now_ms: int) -> int:
     return tx.meta.raise_epoch()
 
 
+def _complete_search(store: Store) -> None:
+    # The store may be closed under it: the next start goes on where this one ended.
+    with contextlib.suppress(OptChatError):
+        store.complete_search()
+
+
 def _serve(paths: Paths, deps: Deps, store: Store, epoch: int) -> None:
     service = Service(store, deps, paths.home, epoch)
     stopping = threading.Event()
@@ -98,6 +104,8 @@ def _serve(paths: Paths, deps: Deps, store: Store, epoch: int) -> None:
     if deps.config.privacy.mask:
         # Before the first text that needs it: seconds, where its rules have yet to be compiled.
         threading.Thread(target=load_detector, name="detector", daemon=True).start()
+    # A no-op, unless the rules of what is searched have changed since the index was made.
+    threading.Thread(target=_complete_search, args=(store,), name="indexing", daemon=True).start()
     service.importing.begin()
     listener = bind(paths.socket)
     ours = identity_of(paths.socket)

@@ -172,7 +172,7 @@ class ScriptedSession:
         self.sync(idle=True)
         return assembled
 
-    def call(self, tool: str, **args: Any) -> ToolResponse:
+    def call(self, tool: str, /, **args: Any) -> ToolResponse:
         """A retrieval call of the open turn."""
         return self.coordinator.tool(
             ToolRequest(

@@ -82,24 +82,21 @@ class Matching:
     def summaries(self) -> int:
         return len(self._told.rows)
 
-    def sessions(self) -> tuple[tuple[int, ...], ...]:
+    def sessions(self) -> list[list[int]]:
         """The first items of each session; sessions by their best."""
-        found: dict[int, list[int]] = {}
+        kind, row = self.items.kind, self.items.row
         numbers = {session: at for at, session in enumerate(self.frame.sessions)}
         trees = [numbers.get(tree.session_id, -1) for tree in self.frame.trees]
-        for at, (kind, row) in enumerate(
-            zip(self.items.kind.tolist(), self.items.row.tolist(), strict=True)
-        ):
-            if kind == SUMMARY:
-                tree = int(self.frame.summaries.tree[row])
-                session = trees[tree] if tree >= 0 else -1
-            else:
-                session = row if kind == TITLE else int(self.frame.session[row])
-            places = found.setdefault(session, [])
-            if len(places) < SESSION_HITS_MAX:
-                places.append(at)
-        found.pop(-1, None)  # what stands for several sessions is none of one
-        return tuple(map(tuple, found.values()))
+        of_tree = np.array([*trees, -1], np.int64)  # the shared tree, which is -1, is of no session
+        session = row.copy()
+        session[kind == RECORD] = self.frame.session[row[kind == RECORD]]
+        session[kind == SUMMARY] = of_tree[self.frame.summaries.tree[row[kind == SUMMARY]]]
+        order = np.argsort(session, kind="stable")
+        order = order[session[order] >= 0]
+        starts = np.flatnonzero(np.diff(session[order], prepend=-1))
+        ends = np.minimum(np.append(starts[1:], len(order)), starts + SESSION_HITS_MAX)
+        best = np.argsort(order[starts], kind="stable")
+        return [order[starts[at] : ends[at]].tolist() for at in best.tolist()]
 
     def coverage(self) -> Coverage:
         skipped = self._eligible.skipped()
