@@ -29,18 +29,18 @@ class Weights:
     """What each thing counts for; found on conversations that no evaluation uses."""
 
     k1: float = 0.9
-    b: float = 0.3
+    b: float = 0.6
     wide_k1: float = 1.5  # of texts that are wider than a record
     wide_b: float = 0.9
     near: float = 0.3  # the record with one on each side
     around: float = 0.7  # with three
     session: float = 0.8
     project: float = 1.5
-    complete: float = 0.1  # all the words are in the record
+    complete: float = 0.2  # all the words are in the record
     close: float = 0.6  # two of them stand side by side
     reach: float = 3.0  # at one and so many words between them it counts half
     ordered: float = 0.6  # two that follow one another in the query do so here
-    titled: float = 2.0  # they are in the session's title, or in its project's name
+    titled: float = 2.5  # they are in the session's title, or in its project's name
     failed: float = 1.3  # the record is what a call failed with
 
 
@@ -50,7 +50,7 @@ _CLASS = {
     Evidence.HUMAN: 1.02,
     Evidence.MODEL: 1.0,
     Evidence.DELEGATED: 0.95,
-    Evidence.TOOL_INPUT: 1.05,
+    Evidence.TOOL_INPUT: 1.0,
     Evidence.UNKNOWN: 0.95,
     Evidence.INJECTED: 0.7,
     Evidence.TOOL_OUTPUT: 0.75,
