@@ -26,7 +26,10 @@ CLOSELY_READ = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """What each thing counts for; found on conversations that no evaluation uses."""
+    """What each thing counts for.
+
+    Tuned on three of LoCoMo's ten conversations, and on distractors of seeds of our own.
+    """
 
     k1: float = 0.9
     b: float = 0.6
