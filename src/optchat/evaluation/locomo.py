@@ -151,6 +151,7 @@ def evaluate(
     sessions = [session for one in conversations for session in one.sessions]
     with room() as made:
         made.take_in(sessions)
+        made.warm()
         figures = _figures(made, sessions, questions)
     return {
         "file": path.name,

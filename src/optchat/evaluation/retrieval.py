@@ -90,6 +90,7 @@ def evaluate(path: Path, *, sample: int | None = None, seed: int = 0) -> dict[st
     cases = drawn(loaded.cases, sample, seed)
     with room() as made:
         made.take_in(loaded.sessions)
+        made.warm()
         figures = _figures(loaded, cases, made)
     return {"file": path.name, "seed": seed, **figures}
 

@@ -82,6 +82,11 @@ class Room:
             told = run.status.error.message if run.status.error is not None else f"{left_out}"
             raise IntegrityError(f"the sessions were not imported: {told}")
 
+    def warm(self) -> None:
+        """Read what every query needs, so that ``times`` begin with a warm one."""
+        self.ask({"query": "warm"})
+        self.times.clear()
+
     def host_sessions(self) -> dict[str, str]:
         """The host's id of each session, by its name in answers."""
         scopes = self.service.status().scopes
