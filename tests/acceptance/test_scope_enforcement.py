@@ -128,8 +128,8 @@ def test_opaque_ids_and_foreign_sessions_open_nothing(two: Two) -> None:
             ToolCall(name="memory_search", arguments={"query": "kestrel", "session": name})
         )
         assert answer.replace(name, "S") == (
-            "not_found: S:0:0 names nothing in this memory.\n"
-            "use a reference as it is shown; memory_search and memory_sessions find some"
+            "not_found: 'S' names no conversation in this memory.\n"
+            "write it as s12; memory_sessions lists those that there are"
         )
     for extra in ("scope", "directory", "session"):
         [answer] = two.ask(ToolCall(name="memory_zoom", arguments={"ref": "pub:3", extra: scope}))
