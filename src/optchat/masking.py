@@ -8,7 +8,7 @@ addresses, values of key-like names, headers, private keys. What is left is in S
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -82,9 +82,10 @@ def _secrets(data: bytes) -> list[_Span]:
     spans: list[_Span] = []
     while True:
         masked = _applied(data, spans)
+        detected = list(_detected(masked))
         found = [
             (_before(spans, start), _before(spans, end), kind)
-            for start, end, kind in _outside_marks(masked, _detected(masked))
+            for start, end, kind in (_outside_marks(masked, detected) if detected else ())
             if start < end
         ]
         if not found:
@@ -121,7 +122,7 @@ def _whole(data: bytes, span: _Span) -> _Span:
     return start, end, kind
 
 
-def _outside_marks(data: bytes, spans: Iterator[_Span]) -> Iterator[_Span]:
+def _outside_marks(data: bytes, spans: Iterable[_Span]) -> Iterator[_Span]:
     """The spans that are more than a mark already; what overlaps one takes it in whole."""
     marks = [m.span() for m in _MARK.finditer(data)]
     for start, end, kind in spans:

@@ -49,7 +49,7 @@ from optchat.wire import (
 
 log = structlog.get_logger()
 
-BATCH_CHARS = 500_000
+BATCH_CHARS = 2_000_000
 """About how much content one transaction takes."""
 BATCH_SESSIONS = 50
 UNREADABLE_MAX = 20

@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from optchat.limits import LINE_BYTES_MAX
 
@@ -63,6 +64,7 @@ def escape(text: str) -> str:
     return _SUSPECT.sub(lambda found: _escape_character(found[0]), flat)
 
 
+@lru_cache(maxsize=4096)
 def _escape_character(character: str) -> str:
     replaced = _ESCAPES.get(ord(character))
     if replaced is not None:

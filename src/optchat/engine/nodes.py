@@ -53,11 +53,9 @@ def fits(text: str) -> bool:
 
 def digest(*parts: str) -> str:
     """What a text was made from, as 128 bits of its hash; parts cannot run into each other."""
-    hasher = hashlib.sha256()
-    for part in parts:
-        data = part.encode("utf-8", "surrogatepass")
-        hasher.update(len(data).to_bytes(8, "big") + data)
-    return urlsafe_b64encode(hasher.digest()[:16]).decode().rstrip("=")
+    encoded = [part.encode("utf-8", "surrogatepass") for part in parts]
+    whole = b"".join([len(data).to_bytes(8, "big") + data for data in encoded])
+    return urlsafe_b64encode(hashlib.sha256(whole).digest()[:16])[:22].decode()
 
 
 def leaf_text(record: Record, text: str) -> str | None:

@@ -7,7 +7,7 @@ serialises it, a result's output. Attachments and our own tools' results are kep
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from optchat.core.records import RecordKind
 from optchat.engine.keys import pair_key
@@ -29,7 +29,7 @@ class Source:
     facet: str  # which record of the part: a tool part gives a call and a result
     kind: RecordKind
     payload: bytes
-    text: str  # what is searched and summarised; empty for our own results
+    text: str  # what is searched and summarised, secrets and all; empty for our own results
     time_ms: int
     tool: str | None = None
     pair: str | None = None
@@ -38,31 +38,27 @@ class Source:
     attachments: tuple[str, ...] = ()
 
 
-def sources(message: MessageInfo, *, mask: bool) -> list[Source]:
-    """The records of a message, in part order; a message without content gives none.
-
-    Their texts have no secrets where ``mask`` is set; their payloads are as they are.
-    """
+def sources(message: MessageInfo) -> list[Source]:
+    """The records of a message, in part order; a message without content gives none."""
     if message.role == "other":
         return []
     found: list[Source] = []
     for part in message.parts or []:
         found += _of_part(message, part)
-    if mask:
-        for source in found:
-            source.text = without_secrets(source.text, mask=True)
     return found
 
 
-def searched(source: Source, *, mask: bool) -> str:
-    """The text that a search finds a record by; ``mask`` says whether the source's text is masked.
+def searched(source: Source) -> str:
+    """The text that a search finds a record by: ``searched_text`` of what is kept."""
+    return searched_text(source.kind, source.tool, source.attachments, source.payload)
 
-    The same as ``searched_text`` of what is kept, for less where the text is just that.
-    """
+
+def told(source: Source, found_by: str, *, mask: bool) -> str:
+    """What may be told of a record, given what it is ``searched`` by: masked but once."""
     same = source.kind is not RecordKind.TOOL_CALL and not source.attachments
     if mask and same and has_words(source.kind, source.tool, len(source.payload)):
-        return source.text
-    return searched_text(source.kind, source.tool, source.attachments, source.payload)
+        return found_by
+    return without_secrets(source.text, mask=mask)
 
 
 def _of_part(message: MessageInfo, part: Part) -> list[Source]:
@@ -130,11 +126,13 @@ def _of_tool(message: MessageInfo, part: ToolPart) -> list[Source]:
         manifest = json.dumps(
             {"refs": part.own.refs, "snapshot": part.own.snapshot, "sha256": part.own.sha256}
         )
-        return [call, replace(result, payload=_utf8(manifest), text="")]
+        result.payload = _utf8(manifest)
+        return [call, result]
     output = part.output if part.output is not None else part.error
     if output is None:
         output = "(no result: the call was interrupted)"
-    return [call, replace(result, payload=_utf8(output), text=_readable(output))]
+    result.payload, result.text = _utf8(output), _readable(output)
+    return [call, result]
 
 
 def _truncation(part: ToolPart) -> str | None:

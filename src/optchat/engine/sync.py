@@ -25,7 +25,7 @@ from optchat.engine.forest import Forest
 from optchat.engine.keys import event_key, kept_digest
 from optchat.engine.lifecycle import branch, fork
 from optchat.engine.nodes import complete_parents, hurry_session, seal_leaf
-from optchat.engine.payloads import Source, searched, sources
+from optchat.engine.payloads import Source, searched, sources, told
 from optchat.engine.publish import schedule_publication
 from optchat.engine.scopes import published_in, settle
 from optchat.engine.sessions import (
@@ -151,7 +151,7 @@ def _check_content(
         for record in tx.records.range(piece.tree, piece.start, piece.end_exclusive)
     }
     for message, _ in again:
-        for source in sources(message, mask=False):
+        for source in sources(message):
             if source.facet == "file" or not source.text:
                 continue
             keys = (
@@ -318,7 +318,7 @@ class _Sealing:
         """Give each record of a message its place; what is there already counts once (I5)."""
         info = self.request.session
         taken = dict(self._already)
-        for source in sources(message, mask=self.deps.config.privacy.mask):
+        for source in sources(message):
             assert self.turn is not None
             key = event_key(
                 info.host,
@@ -367,13 +367,13 @@ class _Sealing:
         sealed = [event for event in self._events if isinstance(event, _Sealed)]
         blobs = self.tx.blobs.put_many([event.source.payload for event in sealed])
         records = [self._record(e, blob) for e, blob in zip(sealed, blobs, strict=True)]
-        mask = self.deps.config.privacy.mask
-        self.tx.records.append(records, [searched(e.source, mask=mask) for e in sealed])
+        texts = [searched(event.source) for event in sealed]
+        self.tx.records.append(records, texts)
         self.tx.records.put_turns(tuple(self._opened.values()))
         self.tx.records.put_messages(self._messages)
         self.sealed += len(records)
         if self._events:
-            self._grow(records)
+            self._grow(records, texts)
         self._messages.clear()
         self._opened.clear()
         self._events.clear()
@@ -402,8 +402,11 @@ class _Sealing:
             attachments=source.attachments,
         )
 
-    def _grow(self, records: Sequence[Record]) -> None:
-        """Leaves, parents, and publications of the turns that ended, in the order of the events."""
+    def _grow(self, records: Sequence[Record], texts: Sequence[str]) -> None:
+        """Leaves, parents, and publications of the turns that ended, in the order of the events.
+
+        ``texts`` are what the records are searched by.
+        """
         *inherited, own = self.lineage.segments
         self.lineage = Lineage((*inherited, replace(own, end_exclusive=self.length)))
         forest = Forest(
@@ -413,20 +416,21 @@ class _Sealing:
         if self.is_past:
             self._publish_past(records)
             return
-        pending = iter(records)
+        pending = iter(zip(records, texts, strict=True))
+        mask = self.deps.config.privacy.mask
         for event in self._events:
             if isinstance(event, Turn):
                 forest.put_made()
                 self._finish(event)
                 continue
-            record, scope_id = next(pending), event.scope_id
+            (record, found_by), scope_id = next(pending), event.scope_id
             seal_leaf(
                 self.tx,
                 self.deps,
                 forest,
                 record=record,
                 scope_id=scope_id,
-                text=event.source.text,
+                text=told(event.source, found_by, mask=mask),
                 csn=csn,
             )
             complete_parents(self.tx, self.deps, forest, record.seq + 1, scope_id, csn)

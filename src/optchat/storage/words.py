@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 import apsw
@@ -89,10 +90,15 @@ def _camel(text: str) -> Iterator[tuple[str, ...]]:
             if end - start <= CAMEL_CHARS_MAX:
                 found[start] = end
             at = shapes.find(hump, end)
-    for word in dict.fromkeys(text[start:end] for start, end in sorted(found.items())):
-        pieces = tuple(_PART.findall(word))
+    for word in dict.fromkeys([text[start:end] for start, end in sorted(found.items())]):
+        pieces = _pieces(word)
         if 1 < len(pieces) <= PARTS_MAX:
             yield pieces
+
+
+@lru_cache(maxsize=8192)  # names come again
+def _pieces(word: str) -> tuple[str, ...]:
+    return tuple(_PART.findall(word))
 
 
 def stems(text: str) -> tuple[str, ...]:

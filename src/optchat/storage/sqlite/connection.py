@@ -8,7 +8,7 @@ are never opened by anything else in the process, because closing such a file dr
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -155,14 +155,10 @@ class Connection:
 
     def many(self, sql: str, rows: Iterable[Args]) -> None:
         """Run one writing statement for each of ``rows``."""
-
-        def counted() -> Iterator[Args]:
-            for row in rows:
-                self.statements += 1
-                yield row
-
+        held = list(rows)
+        self.statements += len(held)
         with _ours():
-            self._db.executemany(sql, counted()).fetchall()
+            self._db.executemany(sql, held).fetchall()
 
     def script(self, sql: str) -> None:
         """Run several statements, for migrations."""

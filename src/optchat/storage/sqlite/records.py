@@ -42,6 +42,7 @@ class SqliteRecords:
     def __init__(self, sql: Sql, blobs: SqliteBlobs) -> None:
         self._sql = sql
         self._blobs = blobs
+        self._unindexed: list[tuple[int, str]] = []
 
     def append(self, records: Sequence[Record], texts: Sequence[str]) -> None:
         if not records:
@@ -85,7 +86,20 @@ class SqliteRecords:
         self._sql.run(
             "update generation set length = ? where id = ?", (start + len(records), generation_id)
         )
-        self._index(generation_id, records, texts)
+        row = self._sql.one(
+            "select doc from record where generation_id = ? and seq = ?", (generation_id, start)
+        )
+        assert row is not None
+        self._unindexed += enumerate(texts, int(row[0]))
+
+    def flush(self) -> None:
+        """Index what was appended; the transaction ends, or the index is asked.
+
+        All at once, for FTS5 puts down what it has gathered at each savepoint, and a statement of
+        many rows is one.
+        """
+        index.add(self._sql, self._unindexed)
+        self._unindexed = []
 
     def _places(
         self, generation_id: int, records: Sequence[Record]
@@ -110,15 +124,6 @@ class SqliteRecords:
             new,
         )
         return numbers
-
-    def _index(self, generation_id: int, records: Sequence[Record], texts: Sequence[str]) -> None:
-        row = self._sql.one(
-            "select doc from record where generation_id = ? and seq = ?",
-            (generation_id, records[0].seq),
-        )
-        assert row is not None
-        first = int(row[0])
-        index.add(self._sql, enumerate(texts, first))
 
     def record(self, tree: SessionTree, seq: int) -> Record | None:
         found = self.range(tree, seq, seq + 1)
@@ -290,6 +295,7 @@ class SqliteRecords:
 
     def remove(self, tree: SessionTree, start: int, end_exclusive: int) -> tuple[BlobHash, ...]:
         place = (tree.session_id, tree.generation, start, end_exclusive)
+        self.flush()
         index.take_out(self._sql, self._blobs, tree, start, end_exclusive)
         payloads = tuple(record.payload for record in self.range(tree, start, end_exclusive))
         self._sql.run(

@@ -16,29 +16,34 @@ from optchat.core.snapshots import Visibility
 from optchat.storage.ports import Frame, Places
 from optchat.storage.sqlite.connection import Sql
 from optchat.storage.sqlite.frames import Frames
+from optchat.storage.sqlite.records import SqliteRecords
 
 
 class SqliteSearch:
     """No text of a user reaches FTS5's query language: stems are values."""
 
-    def __init__(self, sql: Sql, frames: Frames) -> None:
+    def __init__(self, sql: Sql, frames: Frames, records: SqliteRecords) -> None:
         self._sql = sql
         self._frames = frames
+        self._records = records
 
     def frame(self, visibility: Visibility) -> Frame:
         return self._frames.frame(self._sql, visibility)
 
     def places(self, stems: Sequence[str]) -> dict[str, Places]:
+        self._records.flush()
         return {stem: self._places("record_places", stem) for stem in stems}
 
     def node_places(self, stems: Sequence[str]) -> dict[str, Places]:
         return {stem: self._places("node_places", stem) for stem in stems}
 
     def known(self, stems: Sequence[str]) -> tuple[str, ...]:
+        self._records.flush()
         there = "select 1 from record_words where term = ?"
         return tuple(stem for stem in stems if self._sql.one(there, (stem,)) is not None)
 
     def holding(self, pieces: Sequence[str]) -> tuple[str, ...]:
+        self._records.flush()
         return self._frames.vocabulary(self._sql).holding(pieces)
 
     def _places(self, table: str, stem: str) -> Places:

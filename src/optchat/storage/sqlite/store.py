@@ -60,9 +60,14 @@ class SqliteTx:
         self.jobs = SqliteJobs(sql)
         self.ledger = SqliteLedger(sql)
         self.chunks = SqliteChunks(sql, self.blobs)
-        self.search = SqliteSearch(sql, frames)
+        self.search = SqliteSearch(sql, frames, self.records)
         self.removals = SqliteRemovals(sql)
         self.meta = SqliteMeta(sql)
+
+    def flush(self) -> None:
+        """Put down what was gathered; the transaction ends."""
+        self.blobs.flush()
+        self.records.flush()
 
 
 class SystemClock:
@@ -342,7 +347,7 @@ class SqliteStore:
             tx = SqliteTx(sql, Frames())
             self._check_owner(tx)
             unit.run(tx)
-            tx.blobs.flush()
+            tx.flush()
         except BaseException as error:  # whatever it is belongs to who asked
             if not self._writer.in_transaction:  # SQLite rolled all of it back, as on a full disk
                 raise self._lost(error) from error

@@ -12,6 +12,7 @@ from typing import Any, cast
 _LONE = re.compile("[\ud800-\udfff]")
 _EXACT_MAX = 2**53
 _INDEX_MAX = 2**32 - 2
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def well_formed(text: str) -> str:
@@ -21,11 +22,31 @@ def well_formed(text: str) -> str:
 
 def parse(text: str | bytes) -> Any:
     """The value of JSON that a JavaScript wrote; every string in it is well formed."""
-    return _with_whole_texts(json.loads(text))
+    value = json.loads(text)
+    escape = "\\u" if isinstance(text, str) else b"\\u"
+    return value if text.isascii() and escape not in text else _with_whole_texts(value)  # pyright: ignore[reportOperatorIssue]
 
 
 def stringify(value: Any) -> str:
     """``value`` as ``JSON.stringify`` writes it: its numbers, and its order of keys."""
+    return _encode(value) if _is_usual(value) else _written(value)
+
+
+def _is_usual(value: Any) -> bool:
+    """Whether Python writes a value in the same way."""
+    kind = type(value)
+    if kind is str or kind is bool or value is None:
+        return True
+    if kind is int:
+        return abs(value) <= _EXACT_MAX
+    if kind is list:
+        return all(map(_is_usual, value))
+    return kind is dict and all(
+        not key[:1].isdigit() and _is_usual(found) for key, found in value.items()
+    )
+
+
+def _written(value: Any) -> str:
     match value:
         case str():
             return encode_basestring(value)
@@ -36,12 +57,12 @@ def stringify(value: Any) -> str:
         case int() | float():
             return number(float(value))
         case list() | tuple():
-            return f"[{','.join(map(stringify, cast('list[Any]', value)))}]"
+            return f"[{','.join(map(_written, cast('list[Any]', value)))}]"
         case _:
             found = cast("dict[str, Any]", value)
             first = sorted((k for k in found if _is_index(k)), key=int)
             keys = [*first, *(k for k in found if not _is_index(k))] if first else found
-            return f"{{{','.join(f'{encode_basestring(k)}:{stringify(found[k])}' for k in keys)}}}"
+            return f"{{{','.join(f'{encode_basestring(k)}:{_written(found[k])}' for k in keys)}}}"
 
 
 def _with_whole_texts(value: Any) -> Any:
