@@ -29,7 +29,7 @@ DAMAGE = {
         ["delete from node where tree like 'p:%' and count = 1 and start = (select max(seq) from publication)"],
         "summaries are gone",
     ),
-    "a tombstone": (["delete from node where tree like 'p:%' and kind = 'fallback'"], "summaries are gone"),
+    "a tombstone": (["delete from node where tree like 'p:%' and kind = 2"], "summaries are gone"),
     "a view with a gap": (
         [f"update tree_view set entries = json_remove(entries, '$[0]') where {NEWEST_SHARED}"],
         "has a gap",

@@ -172,7 +172,7 @@ def holds_everything(store: SqliteStore) -> bool:
             for what in (
                 "publication where died is not null",
                 "publication where died is null",
-                "node where kind = 'summary' and count > 1",
+                "node where kind = 1 and count > 1",
                 "tree_view where entries like '%[0,2,%' and tree like 'p:%'",
                 "fold",
                 "generation where number = 1 and inherited > 0",

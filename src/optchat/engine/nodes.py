@@ -27,7 +27,7 @@ VERBATIM = "verbatim"
 IMPORTED = "import"
 """The model name and prompt version of a line that only names history that was taken in."""
 
-STAND_IN_BYTES_MAX = 320
+STAND_IN_BYTES_MAX = 160
 """Such a line's text, rendered: a parent is shorter than its children, so that views shrink."""
 
 LIVE_MS = 3_600_000

@@ -121,6 +121,7 @@ class Connection:
         """Set what the file and its one writer need, unless it belongs to another program."""
         application_id = self._db.pragma("application_id")
         if application_id == 0 and self._db.pragma("page_count") == 0:
+            self._db.pragma("auto_vacuum", 2)  # incremental, and to be said before anything else
             self._db.pragma("application_id", APPLICATION_ID)
         elif application_id != APPLICATION_ID:
             raise StorageError("The file is a database of another program; it was not touched.")
@@ -217,6 +218,15 @@ class Connection:
         if truncate:
             self.wal_pages = pages
         return pages == moved
+
+    def give_back(self) -> None:
+        """Cut pages that nothing uses off the file, the last ones moved into their places.
+
+        A full-text index that merges its pieces, as after an import, leaves some; how many is
+        bounded by the size of a piece.
+        """
+        with _ours():
+            self._db.execute("pragma incremental_vacuum").fetchall()
 
     def scrub(self, folder: Path) -> bool:
         """Rewrite the whole file and empty the log; ``folder`` takes the copy that is made for it.

@@ -30,6 +30,7 @@ from optchat.storage.ports.frame import (
     outcome_code,
 )
 from optchat.storage.searched import has_words
+from optchat.storage.sqlite.codes import RECORD_KINDS, STATUSES, name_of
 from optchat.storage.sqlite.connection import Row, Sql
 
 FRAMES_KEPT = 3
@@ -292,13 +293,14 @@ class Frames:
             generation,
             seq,
             time_ms,
-            kind_name,
+            kind_stored,
             tool,
-            status,
+            state,
             size,
             project,
         ) in rows:
-            kind = RecordKind(kind_name)
+            kind = RecordKind(name_of(RECORD_KINDS, kind_stored))
+            status = None if state is None else name_of(STATUSES, state)
             if not has_words(kind, tool, size or 0):
                 continue
             tree = SessionTree(SessionId(session_id), generation)

@@ -21,6 +21,7 @@ from optchat.errors import IntegrityError
 from optchat.refs import BlobHash
 from optchat.storage.searched import RULES, searched_text
 from optchat.storage.sqlite.blobs import SqliteBlobs
+from optchat.storage.sqlite.codes import RECORD_KINDS, name_of
 from optchat.storage.sqlite.connection import Connection, Row, Sql
 from optchat.storage.sqlite.frames import drop_frames, left_of
 from optchat.storage.sqlite.meta import SqliteMeta
@@ -148,7 +149,7 @@ def _texts(blobs: SqliteBlobs, rows: list[Row]) -> list[tuple[int, str]]:
         if payload is None:
             raise IntegrityError(f"the payload of document {doc} is not there.")
         text = searched_text(
-            RecordKind(kind),
+            RecordKind(name_of(RECORD_KINDS, kind)),
             tool,
             _decode_attachments(attachments) if attachments else (),
             b"".join(blobs.chunks(BlobHash(payload.hex()))),

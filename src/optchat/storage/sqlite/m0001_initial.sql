@@ -109,17 +109,17 @@ create table record (
   doc integer primary key autoincrement, -- of record_fts; never given again
   generation_id integer not null,
   seq integer not null,
-  event_key text not null,
+  event_key any not null,                -- `codes.py` has the short forms of this and others
   turn_id text not null,
   message_id text not null,
-  kind text not null,
+  kind any not null,
   host_time_ms integer not null,
   sealed_ms integer not null,
   blob integer not null references blob (id),
   place integer not null,                -- of its generation
   tool text,
-  pair text,
-  status text,
+  pair any,
+  status any,
   truncated text,
   attachments text,                      -- a JSON array; null: none
   unique (generation_id, seq)            -- refs, ranges of a history
@@ -156,7 +156,7 @@ create table message (
   session_id text not null,
   position integer not null,
   message_id text not null,
-  digest text not null,
+  digest any not null,                   -- bytes, if it is hexadecimal
   turn_id text not null,
   start_seq integer not null,
   end_seq_exclusive integer not null,
@@ -194,12 +194,12 @@ create table node (
   count integer not null,
   start integer not null,
   revision integer not null,
-  kind text not null,
+  kind any not null,                     -- a number, as are well-known models and prompt versions
   label text not null,
   text text not null,
-  input_hash text not null,
-  model text not null,
-  prompt_version text not null,
+  input_hash any not null,
+  model any not null,
+  prompt_version any not null,
   born integer not null,
   died integer,
   evidence text not null,                -- which records a model had before it

@@ -15,6 +15,14 @@ from optchat.refs import BlobHash, FoldId, SessionId, TurnId
 from optchat.storage.sealing import check_consecutive
 from optchat.storage.sqlite import index
 from optchat.storage.sqlite.blobs import SqliteBlobs
+from optchat.storage.sqlite.codes import (
+    RECORD_KINDS,
+    STATUSES,
+    code,
+    hash_bytes,
+    hash_text,
+    name_of,
+)
 from optchat.storage.sqlite.connection import Row, Sql
 from optchat.storage.sqlite.frames import drop_frames
 
@@ -30,6 +38,8 @@ _SELECT = (
 GENERATION = "(select id from generation where session_id = ? and number = ?)"
 """The number in this file of the generation that a session and its number name."""
 _MESSAGE = "session_id, position, message_id, digest, turn_id, start_seq, end_seq_exclusive"
+_DIGEST = "iif({0} glob '*[^0-9a-f]*', {0}, coalesce(unhex({0}), {0}))"
+"""A digest in hexadecimals as its bytes; another text as it is."""
 _TURN = (
     "turn_id, session_id, generation, key, start_seq, opened_ms, scope_id, end_seq_exclusive, "
     "outcome, closed_ms, pin, fold_id, news, checkpoints"
@@ -66,17 +76,17 @@ class SqliteRecords:
                 (
                     generation_id,
                     r.seq,
-                    r.event_key,
+                    hash_bytes(r.event_key),
                     r.turn_id,
                     r.message_id,
-                    r.kind.value,
+                    code(RECORD_KINDS, r.kind.value),
                     r.host_time_ms,
                     r.sealed_ms,
                     blobs[r.payload],
                     places[r.project_id, r.worktree, r.commit],
                     r.tool,
-                    r.pair,
-                    r.status,
+                    r.pair and hash_bytes(r.pair),
+                    r.status and code(STATUSES, r.status),
                     r.truncated,
                     msgspec.json.encode(r.attachments).decode() if r.attachments else None,
                 )
@@ -169,7 +179,8 @@ class SqliteRecords:
     def put_message(self, message: HostMessage) -> None:
         self._check_ids(message.session_id, (message,))
         self._sql.run(
-            f"insert into message ({_MESSAGE}) values (?, ?, ?, ?, ?, ?, ?) "
+            f"insert into message ({_MESSAGE}) "
+            f"values (?1, ?2, ?3, {_DIGEST.format('?4')}, ?5, ?6, ?7) "
             "on conflict (session_id, position) do update set message_id = excluded.message_id, "
             "digest = excluded.digest, turn_id = excluded.turn_id, "
             "start_seq = excluded.start_seq, end_seq_exclusive = excluded.end_seq_exclusive",
@@ -182,7 +193,8 @@ class SqliteRecords:
         rows = [_message_row(message) for message in messages]
         self._sql.run(
             f"insert into message ({_MESSAGE}) select value ->> 0, value ->> 1, value ->> 2, "
-            "value ->> 3, value ->> 4, value ->> 5, value ->> 6 from json_each(?)",
+            f"{_DIGEST.format('value ->> 3')}, value ->> 4, value ->> 5, value ->> 6 "
+            "from json_each(?)",
             (msgspec.json.encode(rows).decode(),),
         )
 
@@ -287,9 +299,9 @@ class SqliteRecords:
             "cross join record as r on r.generation_id = g.id "
             "left join blob as b on b.id = r.blob "
             "left join place as p on p.generation_id = r.generation_id and p.number = r.place "
-            "where g.session_id = ? and r.kind = 'tool_result' "
+            "where g.session_id = ? and r.kind = ? "
             "and r.tool like 'memory\\_%' escape '\\' order by g.number, r.seq",
-            (session_id,),
+            (session_id, code(RECORD_KINDS, RecordKind.TOOL_RESULT.value)),
         )
         return tuple(_record(SessionTree(session_id, row[0]), row[1:]) for row in rows)
 
@@ -347,18 +359,18 @@ def _record(tree: SessionTree, row: Row) -> Record:
         session_id=tree.session_id,
         generation=tree.generation,
         seq=row[0],
-        event_key=row[1],
+        event_key=hash_text(row[1]),
         turn_id=row[2],
         message_id=row[3],
-        kind=RecordKind(row[4]),
+        kind=RecordKind(name_of(RECORD_KINDS, row[4])),
         host_time_ms=row[5],
         sealed_ms=row[6],
         payload=BlobHash((row[7] or b"").hex()),
         payload_bytes=row[8] or 0,
         project_id=row[9],
         tool=row[10],
-        pair=row[11],
-        status=row[12],
+        pair=None if row[11] is None else hash_text(row[11]),
+        status=None if row[12] is None else name_of(STATUSES, row[12]),
         worktree=row[13],
         commit=row[14],
         truncated=row[15],
@@ -399,7 +411,7 @@ def _message(row: Row) -> HostMessage:
         session_id=row[0],
         position=row[1],
         message_id=row[2],
-        digest=row[3],
+        digest=row[3].hex() if isinstance(row[3], bytes) else row[3],
         turn_id=row[4],
         start_seq=row[5],
         end_seq_exclusive=row[6],

@@ -384,5 +384,8 @@ class SqliteStore:
 
 
 def _checkpoint_and_close(connection: Connection) -> None:
+    # A file that is not given back is only larger: nothing that should hold up an end.
+    with contextlib.suppress(OptChatError):
+        connection.give_back()
     connection.checkpoint(truncate=True)
     connection.close()

@@ -12,6 +12,14 @@ from optchat.core.tree import Node, NodeKind, SessionTree, Tree
 from optchat.core.views import Entry, View
 from optchat.errors import Conflict
 from optchat.refs import Csn, Span
+from optchat.storage.sqlite.codes import (
+    MAKERS,
+    NODE_KINDS,
+    code,
+    hash_bytes,
+    hash_text,
+    name_of,
+)
 from optchat.storage.sqlite.connection import Row, Sql
 from optchat.storage.sqlite.frames import drop_frames
 from optchat.storage.words import indexed
@@ -41,7 +49,7 @@ class SqliteTrees:
             (tree, span.count, span.start),
         )
         if live is not None:
-            if live[0] == node.input_hash:
+            if hash_text(live[0]) == node.input_hash:
                 return False
             if node.died is None:
                 raise Conflict(f"another revision of {tree}#{span} is live; it stands.")
@@ -128,11 +136,17 @@ class SqliteTrees:
         self, tree: Tree, model: str | None, prompt_version: str
     ) -> tuple[Node, ...]:
         rows = self._sql.all(
-            f"select {_NODE} from node where tree = ?1 and died is null and kind <> 'verbatim' "
-            "and model not in ('none', 'import') "
+            f"select {_NODE} from node where tree = ?1 and died is null and kind <> ?4 "
+            "and model not in (?5, ?6) "
             "and (prompt_version <> ?3 or ?2 is not null and model <> ?2) "
             "order by count, start",
-            (str(tree), model, prompt_version),
+            (
+                str(tree),
+                None if model is None else code(MAKERS, model),
+                code(MAKERS, prompt_version),
+                code(NODE_KINDS, NodeKind.VERBATIM.value),
+                *(code(MAKERS, name) for name in ("none", "import")),
+            ),
         )
         return tuple(node_of_row(tree, row) for row in rows)
 
@@ -228,18 +242,18 @@ class SqliteTrees:
 _decode_entries = msgspec.json.Decoder(list[tuple[int, int, int, int, int]]).decode
 
 
-def _node_row(node: Node) -> tuple[str | int | None, ...]:
+def _node_row(node: Node) -> tuple[str | bytes | int | None, ...]:
     return (
         str(node.tree),
         node.span.start,
         node.span.count,
         node.revision,
-        node.kind.value,
+        code(NODE_KINDS, node.kind.value),
         node.label,
         node.text,
-        node.input_hash,
-        node.model,
-        node.prompt_version,
+        hash_bytes(node.input_hash),
+        code(MAKERS, node.model),
+        code(MAKERS, node.prompt_version),
         node.born,
         node.died,
         node.evidence,
@@ -251,12 +265,12 @@ def node_of_row(tree: Tree, row: Row) -> Node:
         tree=tree,
         span=Span(row[0], row[1]),
         revision=row[2],
-        kind=NodeKind(row[3]),
+        kind=NodeKind(name_of(NODE_KINDS, row[3])),
         label=row[4],
         text=row[5],
-        input_hash=row[6],
-        model=row[7],
-        prompt_version=row[8],
+        input_hash=hash_text(row[6]),
+        model=name_of(MAKERS, row[7]),
+        prompt_version=name_of(MAKERS, row[8]),
         born=row[9],
         died=row[10],
         evidence=row[11],

@@ -1,0 +1,43 @@
+"""Short forms of what many rows repeat: numbers for names, bytes for hashes written as text.
+
+What has no short form is stored as it is, in the same column. A name's number is its place in its
+list, so a list only ever grows at its end.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error
+from collections.abc import Sequence
+
+RECORD_KINDS = ("user", "assistant", "tool_call", "tool_result", "report")
+NODE_KINDS = ("verbatim", "summary", "fallback")
+MAKERS = ("verbatim", "import", "none")
+"""The model names and prompt versions of what no model made."""
+STATUSES = ("completed", "error", "interrupted")
+
+
+def code(names: Sequence[str], name: str) -> int | str:
+    """The number of a name that is listed; another one as it is."""
+    return names.index(name) if name in names else name
+
+
+def name_of(names: Sequence[str], stored: int | str) -> str:
+    """The inverse of ``code``."""
+    return names[stored] if isinstance(stored, int) else stored
+
+
+def hash_bytes(text: str) -> bytes | str:
+    """A hash in base64 without padding as its bytes; a text that is none as it is."""
+    try:
+        found = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except (Error, ValueError):
+        return text
+    return found if hash_text(found) == text else text
+
+
+def hash_text(stored: bytes | str) -> str:
+    """The inverse of ``hash_bytes``."""
+    if isinstance(stored, str):
+        return stored
+    return urlsafe_b64encode(stored).decode().rstrip("=")
