@@ -46,6 +46,15 @@ class Standing:
         low, high = np.searchsorted(self.keys, (row << 32, (row + 1) << 32))
         return self.keys[low:high].astype(np.int32).tolist()
 
+    def in_rows(self, rows: NDArray[np.intp]) -> list[list[int]]:
+        """``in_row`` of each."""
+        edges = np.stack((rows, rows + 1)).astype(np.int64) << 32
+        low, high = np.searchsorted(self.keys, edges).tolist()
+        return [
+            self.keys[start:end].astype(np.int32).tolist() if end > start else []
+            for start, end in zip(low, high, strict=True)
+        ]
+
     def __len__(self) -> int:
         return len(self.keys)
 
