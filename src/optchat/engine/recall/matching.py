@@ -21,7 +21,7 @@ from optchat.engine.recall.filters import (
 from optchat.engine.recall.hits import Coverage, Relax
 from optchat.engine.recall.places import Flags
 from optchat.engine.recall.query import Query
-from optchat.engine.recall.rank import Floats, Ranked, newest_first, rank
+from optchat.engine.recall.rank import Floats, Ranked, Shape, newest_first, rank
 from optchat.engine.recall.summaries import Told, rank_summaries
 from optchat.engine.recall.terms import Asked, Finder, Term, resolve
 from optchat.engine.recall.titles import Titles
@@ -85,11 +85,9 @@ class Matching:
     def sessions(self) -> list[list[int]]:
         """The first items of each session; sessions by their best."""
         kind, row = self.items.kind, self.items.row
-        numbers = {session: at for at, session in enumerate(self.frame.sessions)}
-        trees = [numbers.get(tree.session_id, -1) for tree in self.frame.trees]
-        of_tree = np.array([*trees, -1], np.int64)  # the shared tree, which is -1, is of no session
         session = row.copy()
         session[kind == RECORD] = self.frame.session[row[kind == RECORD]]
+        of_tree = Shape.of(self.frame).session_of
         session[kind == SUMMARY] = of_tree[self.frame.summaries.tree[row[kind == SUMMARY]]]
         order = np.argsort(session, kind="stable")
         order = order[session[order] >= 0]

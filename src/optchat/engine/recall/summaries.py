@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optchat.engine.recall.places import Flags, Form, Standing, in_sequence, visible
-from optchat.engine.recall.rank import WEIGHTS, Floats
+from optchat.engine.recall.rank import WEIGHTS, Floats, Shape
 from optchat.engine.recall.terms import Asked, Term
 from optchat.storage.ports import Frame, Tx
 
@@ -76,15 +76,9 @@ class _Summaries:
 
     def of_sessions(self, sessions: Flags, *, across: bool) -> Flags:
         """Those of the sessions' own trees, and those of the shared tree if ``across``."""
-        numbers = {session: at for at, session in enumerate(self._frame.sessions)}
-        allowed = np.array(
-            [
-                (at := numbers.get(tree.session_id)) is not None and bool(sessions[at])
-                for tree in self._frame.trees
-            ]
-            + [across],  # the shared tree is -1
-            bool,
-        )
+        session_of = Shape.of(self._frame).session_of
+        allowed = sessions[session_of] & (session_of >= 0)
+        allowed[-1] = across  # the shared tree is -1
         return allowed[self._nodes.tree]
 
     def told_by_records(self, asked: Asked) -> Flags:
