@@ -45,6 +45,21 @@ class Items:
     score: Floats
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Groups:
+    """The places of items by their sessions: stretches of ``order``."""
+
+    order: NDArray[np.intp]
+    starts: NDArray[np.intp]
+    ends: NDArray[np.intp]
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def of(self, at: int) -> list[int]:
+        return self.order[self.starts[at] : self.ends[at]].tolist()
+
+
 class Matching:
     """What of a frame answers a query.
 
@@ -82,7 +97,7 @@ class Matching:
     def summaries(self) -> int:
         return len(self._told.rows)
 
-    def sessions(self) -> list[list[int]]:
+    def sessions(self) -> Groups:
         """The first items of each session; sessions by their best."""
         kind, row = self.items.kind, self.items.row
         session = row.copy()
@@ -94,7 +109,7 @@ class Matching:
         starts = np.flatnonzero(np.diff(session[order], prepend=-1))
         ends = np.minimum(np.append(starts[1:], len(order)), starts + SESSION_HITS_MAX)
         best = np.argsort(order[starts], kind="stable")
-        return [order[starts[at] : ends[at]].tolist() for at in best.tolist()]
+        return Groups(order, starts[best], ends[best])
 
     def coverage(self) -> Coverage:
         skipped = self._eligible.skipped()

@@ -5,6 +5,7 @@ Everything is counted from the rows of one frame: what is not visible weighs not
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -111,6 +112,7 @@ class Shape:
     project: Grain
     project_of: NDArray[np.int32]  # of each session
     session_of: NDArray[np.int32]  # of each tree; -1 for none, as for the shared tree behind them
+    told: NDArray[np.int32]  # the row of which alone a summary tells; -1 for another summary
 
     @classmethod
     def of(cls, frame: Frame) -> Shape:
@@ -142,6 +144,7 @@ class Shape:
             project=Grain.of(_grouped(length, frame.project, len(frame.projects))),
             project_of=project_of,
             session_of=np.array([*session_of, -1], np.int32),
+            told=_told(frame),
         )
         frame.derived["shape"] = made
         return made
@@ -174,9 +177,14 @@ def rank(frame: Frame, asked: Asked, eligible: Flags, weights: Weights = WEIGHTS
         must &= ~_among(term, frame.count)
     rows = np.flatnonzero(must)
     scoring = _Scoring(frame, shape, rows, weights)
-    titled = _Titled(frame, shape, weights)
+    titles = Titles.of(frame)
+    titled = _Titled(titles, len(frame.sessions), weights)
     for term, (found, times), worth in zip(terms, counted, idf, strict=True):
-        titled.add(term, worth, scoring.add(term, found, times, worth))
+        named = titles.holding(term.forms)
+        above = scoring.above(found, times)
+        scoring.add(term, found, times, above)
+        scoring.place(named | titles.placed(term.forms), worth)
+        titled.add(term, worth, named, above)
     full = max(sum(idf), 1e-9)
     total, classes = scoring.weighed(held[rows], full)
     order = _best_first(shape, rows, total)
@@ -195,7 +203,6 @@ class _Scoring:
     def __init__(self, frame: Frame, shape: Shape, rows: Rows, weights: Weights) -> None:
         self._frame, self._shape, self._rows, self._weights = frame, shape, rows, weights
         self._session = frame.session[rows]
-        self._project_names = Titles.of(frame)
         self._grains = [
             (grain, grain.length[rows], *shape.beside(frame, rows, distance), distance, *tuning)
             for grain, distance, tuning in (
@@ -206,13 +213,19 @@ class _Scoring:
         ]
         self._total = np.zeros(len(rows), np.float32)
 
-    def add(self, term: Term, found: Rows, times: Ints, worth: float) -> Floats:
-        """Count a word that stands in the rows ``found``, in each so many ``times``.
-
-        Returns:
-            What each session has of it as a whole, with its project.
-        """
+    def above(self, found: Rows, times: Ints) -> Floats:
+        """The score of each session as a whole, with its project, for a word of so many places."""
         frame, shape, weights = self._frame, self._shape, self._weights
+        wide = (weights.wide_k1, weights.wide_b)
+        there = _grouped(times, frame.session[found], len(frame.sessions))
+        score = weights.session * _bm25_of_all(there, shape.session, *wide)
+        there = _grouped(times, frame.project[found], len(frame.projects))
+        score += weights.project * _bm25_of_all(there, shape.project, *wide)[shape.project_of]
+        return score
+
+    def add(self, term: Term, found: Rows, times: Ints, above: Floats) -> None:
+        """Count a word that stands in the rows ``found``, in each so many ``times``."""
+        frame, shape = self._frame, self._shape
         before = np.zeros(frame.count + 1, np.int32)  # how often it stands before each row
         before[found + 1] = times
         np.cumsum(before, out=before)
@@ -223,17 +236,12 @@ class _Scoring:
             holding = int((end - first).sum())
             there = (before[high] - before[low]).astype(np.float32)
             score += weight * _bm25(there, length, grain, holding, k1, b)
-        wide = (weights.wide_k1, weights.wide_b)
-        there = _grouped(times, frame.session[found], len(frame.sessions))
-        above = weights.session * _bm25_of_all(there, shape.session, *wide)
-        there = _grouped(times, frame.project[found], len(frame.projects))
-        above += weights.project * _bm25_of_all(there, shape.project, *wide)[shape.project_of]
         score += above[self._session]
         self._total += term.weight * score
-        titles = self._project_names
-        placed = titles.holding(term.forms) | titles.placed(term.forms)
-        self._total[placed[self._session]] += weights.titled * worth
-        return above
+
+    def place(self, sessions: Flags, worth: float) -> None:
+        """Count a word that names some sessions."""
+        self._total[sessions[self._session]] += self._weights.titled * worth
 
     def weighed(self, held: Floats, full: float) -> tuple[Floats, Floats]:
         """The scores by how much of the query a row holds and what it is, and the latter alone."""
@@ -248,16 +256,15 @@ class _Scoring:
 class _Titled:
     """The scores of the sessions' titles, word by word."""
 
-    def __init__(self, frame: Frame, shape: Shape, weights: Weights) -> None:
-        self._known = Titles.of(frame)
+    def __init__(self, known: Titles, sessions: int, weights: Weights) -> None:
+        self._known = known
         self._weights = weights
-        self._held = np.zeros(len(frame.sessions), np.float32)  # what the words in it weigh
-        self._words = np.zeros(len(frame.sessions), np.int32)
-        self._score = np.zeros(len(frame.sessions), np.float32)
+        self._held = np.zeros(sessions, np.float32)  # what the words in it weigh
+        self._words = np.zeros(sessions, np.int32)
+        self._score = np.zeros(sessions, np.float32)
 
-    def add(self, term: Term, worth: float, above: Floats) -> None:
+    def add(self, term: Term, worth: float, named: Flags, above: Floats) -> None:
         weights = self._weights
-        named = self._known.holding(term.forms)
         self._held[named] += worth
         self._words[named] += 1
         self._score += term.weight * above
@@ -286,6 +293,15 @@ def newest_first(frame: Frame, eligible: Flags) -> Ranked:
     none = np.zeros(len(rows), np.float32)
     titles = np.zeros(len(frame.sessions), np.float32)
     return Ranked(rows[np.argsort(Shape.of(frame).age[rows])], none, titles, ())
+
+
+def _told(frame: Frame) -> Ints:
+    nodes = frame.summaries
+    keys = (frame.tree.astype(np.int64) << 32) | frame.seq
+    wanted = (nodes.tree.astype(np.int64) << 32) | nodes.start
+    at = np.searchsorted(keys, wanted)
+    found = np.append(keys, -1)[at] == wanted
+    return np.where((nodes.count == 1) & (nodes.tree >= 0) & found, at, -1).astype(np.int32)
 
 
 def _name(tree: SessionTree) -> tuple[str, int]:
@@ -322,9 +338,7 @@ def _bm25_of_all(there: Floats, grain: Grain, k1: float, b: float) -> Floats:
     return _bm25(there, grain.length, grain, int(np.count_nonzero(there)), k1, b)
 
 
-def _bm25(
-    there: Floats, length: Floats, grain: Grain, holding: int, k1: float, b: float
-) -> Floats:
+def _bm25(there: Floats, length: Floats, grain: Grain, holding: int, k1: float, b: float) -> Floats:
     """The score of texts of a grain for a word that stands in each so often, ``holding`` in all."""
     scale = k1 * (1 - b + b * length / max(grain.average, 1.0))
     return (grain.worth(holding) * there * (k1 + 1) / (there + scale)).astype(np.float32)
@@ -352,16 +366,14 @@ def _closeness(places: Sequence[Sequence[int]], idf: Sequence[float], weights: W
 
 def _step(left: Sequence[int], right: Sequence[int]) -> int:
     """The least distance from a number in ``left`` to one in ``right``; both ascend."""
+    few, many, sign = (left, right, 1) if len(left) <= len(right) else (right, left, -1)
     best = right[0] - left[0]
-    i = j = 0
-    while i < len(left) and j < len(right):
-        step = right[j] - left[i]
-        if abs(step) < abs(best) or (abs(step) == abs(best) and step > best):
-            best = step
+    for one in few:
+        at = bisect_left(many, one)
+        for other in many[max(at - 1, 0) : at + 1]:
+            step = sign * (other - one)
+            if abs(step) < abs(best) or (abs(step) == abs(best) and step > best):
+                best = step
         if 0 <= best <= 1:
             return 1  # none is nearer
-        if step > 0:
-            i += 1
-        else:
-            j += 1
     return best or 1

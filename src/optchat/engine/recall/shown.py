@@ -41,7 +41,7 @@ class Shown:
     def hits(self, start: int) -> Iterator[tuple[int, Hit]]:
         """The hits from a place on, each with the place behind it."""
         for at in range(start, self.end):
-            places = (at,) if self._groups is None else self._groups[at]
+            places = (at,) if self._groups is None else self._groups.of(at)
             first: Hit | None = None
             more: list[str] = []
             for place in places:
@@ -116,7 +116,7 @@ class Shown:
         if session is None or not self._holds_phrases(titled.title):
             return None
         known = Titles.of(self._frame)
-        matched = [term for term in self._asked.wanted if known.holding(term.forms)[row]]
+        matched = [term for term in self._asked.wanted if known.places(row, term.forms)]
         return Hit(
             ref=str(PublicationRef(Span(titled.publication, 1))),
             session=f"s{session.number}",
