@@ -21,7 +21,7 @@ from optchat.engine.recall.filters import (
 from optchat.engine.recall.hits import Coverage, Relax
 from optchat.engine.recall.places import Flags
 from optchat.engine.recall.query import Query
-from optchat.engine.recall.rank import Floats, Ranked, newest_first, rank
+from optchat.engine.recall.rank import Floats, Ranked, Shape, newest_first, rank
 from optchat.engine.recall.summaries import Told, rank_summaries
 from optchat.engine.recall.terms import Asked, Finder, Term, resolve
 from optchat.engine.recall.titles import Titles
@@ -43,6 +43,21 @@ class Items:
     kind: NDArray[np.int8]
     row: Rows
     score: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Groups:
+    """The places of items by their sessions: stretches of ``order``."""
+
+    order: NDArray[np.intp]
+    starts: NDArray[np.intp]
+    ends: NDArray[np.intp]
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def of(self, at: int) -> list[int]:
+        return self.order[self.starts[at] : self.ends[at]].tolist()
 
 
 class Matching:
@@ -82,21 +97,19 @@ class Matching:
     def summaries(self) -> int:
         return len(self._told.rows)
 
-    def sessions(self) -> list[list[int]]:
+    def sessions(self) -> Groups:
         """The first items of each session; sessions by their best."""
         kind, row = self.items.kind, self.items.row
-        numbers = {session: at for at, session in enumerate(self.frame.sessions)}
-        trees = [numbers.get(tree.session_id, -1) for tree in self.frame.trees]
-        of_tree = np.array([*trees, -1], np.int64)  # the shared tree, which is -1, is of no session
         session = row.copy()
         session[kind == RECORD] = self.frame.session[row[kind == RECORD]]
+        of_tree = Shape.of(self.frame).session_of
         session[kind == SUMMARY] = of_tree[self.frame.summaries.tree[row[kind == SUMMARY]]]
         order = np.argsort(session, kind="stable")
         order = order[session[order] >= 0]
         starts = np.flatnonzero(np.diff(session[order], prepend=-1))
         ends = np.minimum(np.append(starts[1:], len(order)), starts + SESSION_HITS_MAX)
         best = np.argsort(order[starts], kind="stable")
-        return [order[starts[at] : ends[at]].tolist() for at in best.tolist()]
+        return Groups(order, starts[best], ends[best])
 
     def coverage(self) -> Coverage:
         skipped = self._eligible.skipped()

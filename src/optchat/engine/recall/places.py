@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from optchat.storage.ports import Places
 from optchat.storage.ports.frame import Ints
 
+Number = TypeVar("Number", np.int32, np.int64)
 Keys = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
@@ -46,6 +48,15 @@ class Standing:
         low, high = np.searchsorted(self.keys, (row << 32, (row + 1) << 32))
         return self.keys[low:high].astype(np.int32).tolist()
 
+    def in_rows(self, rows: NDArray[np.intp]) -> list[list[int]]:
+        """``in_row`` of each."""
+        edges = np.stack((rows, rows + 1)).astype(np.int64) << 32
+        low, high = np.searchsorted(self.keys, edges).tolist()
+        return [
+            self.keys[start:end].astype(np.int32).tolist() if end > start else []
+            for start, end in zip(low, high, strict=True)
+        ]
+
     def __len__(self) -> int:
         return len(self.keys)
 
@@ -66,7 +77,15 @@ def joined(several: Iterable[Standing]) -> Standing:
     found = [standing.keys for standing in several if len(standing)]
     if len(found) < 2:
         return Standing(found[0]) if found else NOWHERE
-    return Standing(np.unique(np.concatenate(found)))
+    return Standing(ascending(np.concatenate(found)))
+
+
+def ascending(values: NDArray[Number]) -> NDArray[Number]:
+    """The values in order and each once. NumPy's own goes over a table of hashes, and is slow."""
+    values = np.sort(values, kind="stable")
+    new = np.ones(len(values), bool)
+    new[1:] = values[1:] != values[:-1]
+    return values[new]
 
 
 def in_sequence(several: Sequence[Standing]) -> Standing:

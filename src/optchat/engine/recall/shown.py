@@ -41,11 +41,32 @@ class Shown:
     def hits(self, start: int) -> Iterator[tuple[int, Hit]]:
         """The hits from a place on, each with the place behind it."""
         for at in range(start, self.end):
-            places = (at,) if self._groups is None else self._groups[at]
-            made = [hit for place in places if (hit := self._hit(place)) is not None]
-            if made:
-                more = [hit.ref for hit in made[1:]]
-                yield at + 1, msgspec.structs.replace(made[0], more=more)
+            places = (at,) if self._groups is None else self._groups.of(at)
+            first: Hit | None = None
+            more: list[str] = []
+            for place in places:
+                if first is None:
+                    first = self._hit(place)
+                elif (ref := self._ref(place)) is not None:
+                    more.append(ref)
+            if first is not None:
+                yield at + 1, msgspec.structs.replace(first, more=more)
+
+    def _ref(self, at: int) -> str | None:
+        """The ref that the hit of an item would have; its text is read only to find a phrase."""
+        items = self._matching.items
+        if items.kind[at] == RECORD and not self._asked.phrases:
+            return self._record_ref(int(items.row[at]))
+        hit = self._hit(at)
+        return hit.ref if hit is not None else None
+
+    def _record_ref(self, row: int) -> str | None:
+        frame = self._frame
+        tree, seq = frame.trees[int(frame.tree[row])], int(frame.seq[row])
+        session = self._matching.directory.session(tree.session_id)
+        if session is None:
+            return None
+        return str(SessionRef(session.number, tree.generation, Span(seq, 1)))
 
     def _hit(self, at: int) -> Hit | None:
         """The hit of an item; None for one that does not hold a phrase as it was quoted."""
@@ -65,7 +86,8 @@ class Shown:
         tree, seq = frame.trees[int(frame.tree[row])], int(frame.seq[row])
         record = self._tx.records.record(tree, seq)
         session = self._matching.directory.session(tree.session_id)
-        if record is None or session is None:
+        ref = self._record_ref(row)
+        if record is None or session is None or ref is None:
             return None
         text = self._text(record)
         if not self._holds_phrases(text):
@@ -73,7 +95,7 @@ class Shown:
         titled = frame.titles.get(tree.session_id)
         matched = [term for term in self._asked.wanted if term.standing.in_row(row)]
         return Hit(
-            ref=str(SessionRef(session.number, tree.generation, Span(seq, 1))),
+            ref=ref,
             session=f"s{session.number}",
             title=titled.title if titled is not None else "",
             project=self._matching.directory.project(record.project_id),
@@ -94,7 +116,7 @@ class Shown:
         if session is None or not self._holds_phrases(titled.title):
             return None
         known = Titles.of(self._frame)
-        matched = [term for term in self._asked.wanted if known.holding(term.forms)[row]]
+        matched = [term for term in self._asked.wanted if known.places(row, term.forms)]
         return Hit(
             ref=str(PublicationRef(Span(titled.publication, 1))),
             session=f"s{session.number}",

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from optchat.engine.recall.places import Flags, Form, Standing, in_sequence, visible
-from optchat.engine.recall.rank import WEIGHTS, Floats
+from optchat.engine.recall.places import Flags, Form, Standing, ascending, in_sequence, visible
+from optchat.engine.recall.rank import WEIGHTS, Floats, Shape
 from optchat.engine.recall.terms import Asked, Term
 from optchat.storage.ports import Frame, Tx
 
@@ -64,7 +64,7 @@ class _Summaries:
 
     def rows(self, term: Term) -> NDArray[np.int32]:
         found = [self._of(form).rows for form in term.forms]
-        return np.unique(np.concatenate(found or [np.empty(0, np.int32)]))
+        return ascending(np.concatenate(found or [np.empty(0, np.int32)]))
 
     def _of(self, form: Form) -> Standing:
         return in_sequence([self._standing[stem] for stem in form])
@@ -76,23 +76,14 @@ class _Summaries:
 
     def of_sessions(self, sessions: Flags, *, across: bool) -> Flags:
         """Those of the sessions' own trees, and those of the shared tree if ``across``."""
-        numbers = {session: at for at, session in enumerate(self._frame.sessions)}
-        allowed = np.array(
-            [
-                (at := numbers.get(tree.session_id)) is not None and bool(sessions[at])
-                for tree in self._frame.trees
-            ]
-            + [across],  # the shared tree is -1
-            bool,
-        )
+        session_of = Shape.of(self._frame).session_of
+        allowed = sessions[session_of] & (session_of >= 0)
+        allowed[-1] = across  # the shared tree is -1
         return allowed[self._nodes.tree]
 
     def told_by_records(self, asked: Asked) -> Flags:
-        frame, nodes = self._frame, self._nodes
-        matching = np.zeros(frame.count, bool)
+        told = Shape.of(self._frame).told
+        matching = np.zeros(self._frame.count + 1, bool)  # the last is -1
         for term in asked.wanted:
             matching[term.standing.rows] = True
-        rows = np.flatnonzero(matching)
-        keys = (frame.tree[rows].astype(np.int64) << 32) | frame.seq[rows]
-        own = (nodes.tree.astype(np.int64) << 32) | nodes.start
-        return (nodes.count == 1) & (nodes.tree >= 0) & np.isin(own, keys)
+        return matching[told]

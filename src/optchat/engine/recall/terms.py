@@ -211,13 +211,16 @@ def _likeliest(finder: Finder, found: Sequence[str], others: Sequence[Term]) -> 
     if len(found) < 2:
         return tuple(found)
     frame = finder.frame
-    beside = np.unique(np.concatenate([t.standing.rows for t in others] or [np.empty(0, np.int32)]))
-    sessions = np.unique(frame.session[beside])
+    beside = np.zeros(frame.count, bool)
+    for term in others:
+        beside[term.standing.rows] = True
+    sessions = np.zeros(len(frame.sessions), bool)
+    sessions[frame.session[beside]] = True
 
     def together(stem: str) -> tuple[float, float, int, str]:
         rows, _ = finder.of((stem,)).counted()
-        near = np.isin(rows, beside).mean()
-        around = np.isin(frame.session[rows], sessions).mean()
+        near = beside[rows].mean()
+        around = sessions[frame.session[rows]].mean()
         return (-float(near), -float(around), -len(rows), stem)
 
     ordered = sorted(found, key=together)

@@ -45,7 +45,9 @@ class Titles:
 
     def placed(self, forms: Sequence[Form]) -> Flags:
         """The sessions whose project's name holds one of the forms."""
-        return np.isin(self._project_of, [*self._projects.holding(forms)])
+        found = np.zeros(self._projects.count, bool)
+        found[[*self._projects.holding(forms)]] = True
+        return found[self._project_of]
 
     def places(self, session: int, forms: Sequence[Form]) -> list[int]:
         """The numbers of the words in a title at which one of the forms stands."""
@@ -58,6 +60,10 @@ class _Index:
     def __init__(self) -> None:
         self._by_stem: dict[str, set[int]] = {}
         self._told: dict[int, tuple[str, ...]] = {}
+
+    @property
+    def count(self) -> int:
+        return len(self._told)
 
     def add(self, at: int, text: str) -> None:
         self._told[at] = _stems(text)

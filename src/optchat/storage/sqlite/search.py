@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 
 from optchat.core.snapshots import Visibility
@@ -39,8 +40,12 @@ class SqliteSearch:
 
     def known(self, stems: Sequence[str]) -> tuple[str, ...]:
         self._records.flush()
-        there = "select 1 from record_words where term = ?"
-        return tuple(stem for stem in stems if self._sql.one(there, (stem,)) is not None)
+        rows = self._sql.all(
+            "select asked.value from json_each(?) as asked "
+            "where exists (select 1 from record_words where term = asked.value) order by asked.key",
+            (msgspec.json.encode(stems).decode(),),
+        )
+        return tuple(row[0] for row in rows)
 
     def holding(self, pieces: Sequence[str]) -> tuple[str, ...]:
         self._records.flush()
