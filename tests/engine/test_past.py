@@ -11,6 +11,7 @@ import pytest
 from optchat.core.tree import NodeKind, ScopeTree
 from optchat.engine.forget import forget_sessions, forget_turns
 from optchat.engine.intake import Reading, take_in
+from optchat.engine.payloads import prepare
 from optchat.engine.summarise import enqueue, wanted
 from optchat.refs import Span
 from optchat.testing.scripted import ScriptedSession
@@ -27,7 +28,7 @@ def reading(session: ScriptedSession, mark: str = "") -> Reading:
         idle=True,
         observed_ms=session.clock_ms,
     )
-    return Reading(request, mark or str(len(session.messages)))
+    return Reading(request, mark or str(len(session.messages)), prepare(request))
 
 
 def taken(bench: Any, *sessions: ScriptedSession) -> list[Any]:
@@ -145,7 +146,7 @@ def test_an_open_turn_that_was_taken_in_is_published_when_it_ends_live(bench):
     session.user("unfinished")
     request = reading(session).request
     request.idle = False
-    bench.store.write(lambda tx: take_in(tx, bench.deps, [Reading(request, "")]))
+    bench.store.write(lambda tx: take_in(tx, bench.deps, [Reading(request, "", prepare(request))]))
     assert len(bench.publications()) == 2
     session.sync(idle=True)
     bench.drain()

@@ -21,6 +21,7 @@ from optchat.engine.deps import Deps
 from optchat.engine.forget import forget_sessions
 from optchat.engine.intake import Reading, take_in
 from optchat.engine.keys import kept_digest
+from optchat.engine.payloads import prepare
 from optchat.errors import BadInput, NotFound, OptChatError
 from optchat.hosts.opencode.transcript import place
 from optchat.hosts.opencode.transcript.memory_tree import MemoryTree
@@ -49,7 +50,7 @@ from optchat.wire import (
 
 log = structlog.get_logger()
 
-BATCH_CHARS = 2_000_000
+BATCH_CHARS = 1_000_000
 """About how much content one transaction takes."""
 BATCH_SESSIONS = 50
 UNREADABLE_MAX = 20
@@ -272,7 +273,8 @@ class Importing:
                     raise
                 self._unreadable(run, session.id, error)
                 continue
-            batch.append(Reading(request, mark_of(source, session, request.observed_ms)))
+            mark = mark_of(source, session, request.observed_ms)
+            batch.append(Reading(request, mark, prepare(request)))
             chars += sum(map(_chars, request.messages))
             if chars >= BATCH_CHARS or len(batch) >= BATCH_SESSIONS:
                 self._seal(run, batch)

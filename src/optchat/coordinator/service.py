@@ -25,6 +25,7 @@ from optchat.coordinator.tools import call_tool, raw_arguments
 from optchat.engine import export, prune, scopes, sync
 from optchat.engine.answers import Answer
 from optchat.engine.deps import Deps
+from optchat.engine.payloads import prepare
 from optchat.engine.sessions import follow, scope_for
 from optchat.engine.visible import Reader
 from optchat.errors import (
@@ -126,7 +127,10 @@ class Service:
         """Bring a session up to its host, and wake the workers."""
         commit = observed_commit(request.session.directory)
         try:
-            response = self.store.write(lambda tx: sync.sync(tx, self.deps, request, commit))
+            prepared = prepare(request)
+            response = self.store.write(
+                lambda tx: sync.sync(tx, self.deps, request, prepared, commit)
+            )
         except EventConflict as error:
             # Whoever delivers two contents of one reading cannot be relied on for this session.
             reason = error.message

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from optchat.engine import past
 from optchat.engine.deps import Deps
+from optchat.engine.payloads import Prepared
 from optchat.engine.sync import sync
 from optchat.refs import ScopeId
 from optchat.storage.ports import Tx
@@ -23,6 +24,7 @@ class Reading:
 
     request: SyncRequest
     mark: str
+    prepared: Prepared
 
 
 def take_in(tx: Tx, deps: Deps, readings: Sequence[Reading]) -> list[SyncResponse]:
@@ -37,7 +39,7 @@ def take_in(tx: Tx, deps: Deps, readings: Sequence[Reading]) -> list[SyncRespons
     scopes = set[ScopeId]()
     for reading in readings:
         info = reading.request.session
-        answer = sync(tx, deps, reading.request, is_past=True)
+        answer = sync(tx, deps, reading.request, reading.prepared, is_past=True)
         answers.append(answer)
         session = tx.sessions.session_of_host(info.host, info.id)
         if session is None:

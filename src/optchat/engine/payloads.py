@@ -7,13 +7,14 @@ serialises it, a result's output. Attachments and our own tools' results are kep
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from optchat.core.records import RecordKind
 from optchat.engine.keys import pair_key
 from optchat.engine.originals import without_secrets
 from optchat.storage.searched import has_words, searched_text
-from optchat.wire import FilePart, MessageInfo, Part, TextPart, ToolPart
+from optchat.wire import FilePart, MessageInfo, Part, SyncRequest, TextPart, ToolPart
 
 _WHOLE_AT = "; the whole was at "
 
@@ -29,13 +30,23 @@ class Source:
     facet: str  # which record of the part: a tool part gives a call and a result
     kind: RecordKind
     payload: bytes
-    text: str  # what is searched and summarised, secrets and all; empty for our own results
+    text: str  # what is summarised, secrets and all; empty for our own results
     time_ms: int
     tool: str | None = None
     pair: str | None = None
     status: str | None = None
     truncated: str | None = None
     attachments: tuple[str, ...] = ()
+    found_by: str = ""  # what a search finds it by: ``searched_text`` of what is kept
+
+
+Prepared = Mapping[str, Sequence[Source]]
+"""The records of messages by their id."""
+
+
+def prepare(request: SyncRequest) -> Prepared:
+    """All of the content of a request that needs no transaction, so that none is held for it."""
+    return {m.id: sources(m) for m in request.messages if m.parts is not None}
 
 
 def sources(message: MessageInfo) -> list[Source]:
@@ -45,19 +56,16 @@ def sources(message: MessageInfo) -> list[Source]:
     found: list[Source] = []
     for part in message.parts or []:
         found += _of_part(message, part)
+    for one in found:
+        one.found_by = searched_text(one.kind, one.tool, one.attachments, one.payload)
     return found
 
 
-def searched(source: Source) -> str:
-    """The text that a search finds a record by: ``searched_text`` of what is kept."""
-    return searched_text(source.kind, source.tool, source.attachments, source.payload)
-
-
-def told(source: Source, found_by: str, *, mask: bool) -> str:
-    """What may be told of a record, given what it is ``searched`` by: masked but once."""
+def told(source: Source, *, mask: bool) -> str:
+    """What may be told of a record; masked no second time."""
     same = source.kind is not RecordKind.TOOL_CALL and not source.attachments
     if mask and same and has_words(source.kind, source.tool, len(source.payload)):
-        return found_by
+        return source.found_by
     return without_secrets(source.text, mask=mask)
 
 

@@ -25,7 +25,7 @@ from optchat.engine.forest import Forest
 from optchat.engine.keys import event_key, kept_digest
 from optchat.engine.lifecycle import branch, fork
 from optchat.engine.nodes import complete_parents, hurry_session, seal_leaf
-from optchat.engine.payloads import Source, searched, sources, told
+from optchat.engine.payloads import Prepared, Source, told
 from optchat.engine.publish import schedule_publication
 from optchat.engine.scopes import published_in, settle
 from optchat.engine.sessions import (
@@ -53,12 +53,14 @@ def sync(
     tx: Tx,
     deps: Deps,
     request: SyncRequest,
+    prepared: Prepared,
     commit: str | None = None,
     *,
     is_past: bool = False,
 ) -> SyncResponse:
     """Compare and seal one session; safe to repeat.
 
+    ``prepared``: what ``prepare`` made of the request before the transaction.
     ``is_past``: it is history that is taken in. Then no job is made: turns are published at once
     under a line that only names them, and nodes are left to when the session is used again.
     ``commit`` is the revision observed in the session's directory, if any. A history that was read
@@ -93,11 +95,12 @@ def sync(
             _check_same_reading(session, request, stored[common])
             return _response(tx, session, need=[], sealed=0)
         session = branch(tx, deps, session, stored, common)
-    _check_content(tx, session, request, stored[:common])
+    _check_content(tx, session, request, stored[:common], prepared)
     if request.observed_ms > session.observed_ms:
         session = replace(session, observed_ms=request.observed_ms)
         tx.sessions.put_session(session)
-    sealing = _Sealing(tx, deps, session, request, commit, stored[:common], is_past=is_past)
+    held = stored[:common]
+    sealing = _Sealing(tx, deps, session, request, commit, held, prepared, is_past=is_past)
     sealing.run(common)
     return _response(tx, sealing.session, need=sealing.need, sealed=sealing.sealed)
 
@@ -127,7 +130,11 @@ def _check_same_reading(session: Session, request: SyncRequest, ours: HostMessag
 
 
 def _check_content(
-    tx: Tx, session: Session, request: SyncRequest, held: Sequence[HostMessage]
+    tx: Tx,
+    session: Session,
+    request: SyncRequest,
+    held: Sequence[HostMessage],
+    prepared: Prepared,
 ) -> None:
     """What is sealed and was sent again, by a sender that has just started, must be the same (§3).
 
@@ -151,7 +158,7 @@ def _check_content(
         for record in tx.records.range(piece.tree, piece.start, piece.end_exclusive)
     }
     for message, _ in again:
-        for source in sources(message):
+        for source in prepared[message.id]:
             if source.facet == "file" or not source.text:
                 continue
             keys = (
@@ -208,6 +215,7 @@ class _Sealing:
         request: SyncRequest,
         commit: str | None,
         held: Sequence[HostMessage],
+        prepared: Prepared,
         *,
         is_past: bool,
     ) -> None:
@@ -216,6 +224,7 @@ class _Sealing:
         self.session = session
         self.request = request
         self.commit = commit
+        self.prepared = prepared
         self.is_past = is_past
         self.need: list[str] = []
         self.sealed = 0
@@ -318,7 +327,7 @@ class _Sealing:
         """Give each record of a message its place; what is there already counts once (I5)."""
         info = self.request.session
         taken = dict(self._already)
-        for source in sources(message):
+        for source in self.prepared.get(message.id, ()):
             assert self.turn is not None
             key = event_key(
                 info.host,
@@ -367,13 +376,12 @@ class _Sealing:
         sealed = [event for event in self._events if isinstance(event, _Sealed)]
         blobs = self.tx.blobs.put_many([event.source.payload for event in sealed])
         records = [self._record(e, blob) for e, blob in zip(sealed, blobs, strict=True)]
-        texts = [searched(event.source) for event in sealed]
-        self.tx.records.append(records, texts)
+        self.tx.records.append(records, [event.source.found_by for event in sealed])
         self.tx.records.put_turns(tuple(self._opened.values()))
         self.tx.records.put_messages(self._messages)
         self.sealed += len(records)
         if self._events:
-            self._grow(records, texts)
+            self._grow(records)
         self._messages.clear()
         self._opened.clear()
         self._events.clear()
@@ -402,11 +410,8 @@ class _Sealing:
             attachments=source.attachments,
         )
 
-    def _grow(self, records: Sequence[Record], texts: Sequence[str]) -> None:
-        """Leaves, parents, and publications of the turns that ended, in the order of the events.
-
-        ``texts`` are what the records are searched by.
-        """
+    def _grow(self, records: Sequence[Record]) -> None:
+        """Leaves, parents, and publications of the turns that ended, in the order of the events."""
         *inherited, own = self.lineage.segments
         self.lineage = Lineage((*inherited, replace(own, end_exclusive=self.length)))
         forest = Forest(
@@ -416,21 +421,21 @@ class _Sealing:
         if self.is_past:
             self._publish_past(records)
             return
-        pending = iter(zip(records, texts, strict=True))
+        pending = iter(records)
         mask = self.deps.config.privacy.mask
         for event in self._events:
             if isinstance(event, Turn):
                 forest.put_made()
                 self._finish(event)
                 continue
-            (record, found_by), scope_id = next(pending), event.scope_id
+            record, scope_id = next(pending), event.scope_id
             seal_leaf(
                 self.tx,
                 self.deps,
                 forest,
                 record=record,
                 scope_id=scope_id,
-                text=told(event.source, found_by, mask=mask),
+                text=told(event.source, mask=mask),
                 csn=csn,
             )
             complete_parents(self.tx, self.deps, forest, record.seq + 1, scope_id, csn)
