@@ -34,16 +34,18 @@ def stringify(value: Any) -> str:
 
 def _is_usual(value: Any) -> bool:
     """Whether Python writes a value in the same way."""
-    kind = type(value)
-    if kind is str or kind is bool or value is None:
-        return True
-    if kind is int:
-        return abs(value) <= _EXACT_MAX
-    if kind is list:
-        return all(map(_is_usual, value))
-    return kind is dict and all(
-        not key[:1].isdigit() and _is_usual(found) for key, found in value.items()
-    )
+    match value:
+        case None | bool() | str():
+            return True
+        case int():
+            return abs(value) <= _EXACT_MAX
+        case list():
+            return all(map(_is_usual, cast("list[Any]", value)))
+        case dict():
+            found = cast("dict[str, Any]", value)
+            return all(not key[:1].isdigit() and _is_usual(v) for key, v in found.items())
+        case _:
+            return False
 
 
 def _written(value: Any) -> str:
