@@ -34,7 +34,7 @@ from optchat.storage.sqlite.codes import RECORD_KINDS, STATUSES, name_of
 from optchat.storage.sqlite.connection import Row, Sql
 
 FRAMES_KEPT = 3
-ROWS_AT_ONCE = 20_000
+ROWS_AT_ONCE = 4_000
 
 
 def drop_frames(sql: Sql) -> None:
