@@ -21,7 +21,7 @@ from optchat.storage.words import stems as stems_of
 
 COMMON_PLACES_MIN = 1_000
 """A rarer stem is read as fast as it is kept."""
-PLACES_KEPT = 1_000_000
+PLACES_KEPT = 2_000_000
 """Of all kept stems together: 8 bytes each."""
 NEW_DOCS_MAX = 200
 """After more new documents than that at once, all is read anew."""
