@@ -34,7 +34,7 @@ def stringify(value: Any) -> str:
 
 def _is_usual(value: Any) -> bool:
     """Whether Python writes a value in the same way."""
-    kind = type(value)
+    kind: type[object] = type(value)
     if kind is str or kind is bool or value is None:
         return True
     if kind is int:
