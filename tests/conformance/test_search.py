@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from optchat.core.records import Lineage, Segment
 from optchat.refs import SessionId
+from optchat.storage.sqlite import vocabulary
 from tests.harness.found import columns
 
 
@@ -137,6 +138,24 @@ def test_the_vocabulary_is_looked_through_by_pieces(world):
     assert world.read(lambda tx: tx.search.holding(("redir",))) == ("oauthredirect", "redirect")
     assert world.read(lambda tx: tx.search.holding(("zz", "els"))) == ("els",)
     assert world.read(lambda tx: tx.search.known(("nothing", "els"))) == ("els",)
+
+
+def test_what_was_looked_up_before_stands_in_later_records_as_well(world, monkeypatch):
+    """A store may keep where words stand; it is as if it had read them anew."""
+    monkeypatch.setattr(vocabulary, "COMMON_PLACES_MIN", 1)
+
+    def found():
+        told = world.read(lambda tx: tx.search.places(("red", "green")))
+        holding = world.read(lambda tx: tx.search.holding(("gree",)))
+        return {stem: places.offsets.tolist() for stem, places in told.items()}, holding
+
+    a = world.session("a")
+    world.seal(a, "red green")
+    assert found() == ({"red": [0], "green": [1]}, ("green",))
+    world.seal(a, "evergreen red red", "green")
+    assert found() == ({"red": [0, 1, 2], "green": [1, 0]}, ("evergreen", "green"))
+    world.store.rebuild_search()
+    assert found() == ({"red": [0, 1, 2], "green": [1, 0]}, ("evergreen", "green"))
 
 
 def test_what_is_invisible_changes_nothing(world):

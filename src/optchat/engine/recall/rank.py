@@ -149,7 +149,7 @@ class Shape:
         frame.derived["shape"] = made
         return made
 
-    def beside(self, frame: Frame, rows: Rows, distance: int) -> tuple[Rows, Rows]:
+    def beside(self, frame: Frame, rows: Rows | Ints, distance: int) -> tuple[Rows, Rows]:
         """Of each row the rows up to ``distance`` from it in its tree: the first, one past last."""
         tree = frame.tree[rows]
         low = np.maximum(rows - distance, self.begins[tree])
@@ -213,7 +213,7 @@ class _Scoring:
         ]
         self._total = np.zeros(len(rows), np.float32)
 
-    def above(self, found: Rows, times: Ints) -> Floats:
+    def above(self, found: Ints, times: Ints) -> Floats:
         """The score of each session as a whole, with its project, for a word of so many places."""
         frame, shape, weights = self._frame, self._shape, self._weights
         wide = (weights.wide_k1, weights.wide_b)
@@ -223,7 +223,7 @@ class _Scoring:
         score += weights.project * _bm25_of_all(there, shape.project, *wide)[shape.project_of]
         return score
 
-    def add(self, term: Term, found: Rows, times: Ints, above: Floats) -> None:
+    def add(self, term: Term, found: Ints, times: Ints, above: Floats) -> None:
         """Count a word that stands in the rows ``found``, in each so many ``times``."""
         frame, shape = self._frame, self._shape
         before = np.zeros(frame.count + 1, np.int32)  # how often it stands before each row

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,7 +34,7 @@ from optchat.storage.sqlite.codes import RECORD_KINDS, STATUSES, name_of
 from optchat.storage.sqlite.connection import Row, Sql
 
 FRAMES_KEPT = 3
-ROWS_AT_ONCE = 20_000
+ROWS_AT_ONCE = 4_000
 
 
 def drop_frames(sql: Sql) -> None:
@@ -90,25 +90,6 @@ class _Names:
         return tuple(self.numbers)
 
 
-@dataclass(frozen=True, slots=True)
-class Vocabulary:
-    """Every stem of the index, whoever may see it, in one text."""
-
-    told: str  # a line feed before and after each
-
-    def holding(self, pieces: Sequence[str]) -> tuple[str, ...]:
-        """The stems that contain one of ``pieces``, in order. Cost O(vocabulary)."""
-        found: dict[str, None] = {}
-        for piece in pieces:
-            at = self.told.find(piece)
-            while at >= 0:
-                start = self.told.rindex("\n", 0, at) + 1
-                end = self.told.index("\n", at)
-                found[self.told[start:end]] = None
-                at = self.told.find(piece, end)
-        return tuple(sorted(found))
-
-
 class Frames:
     """The frames of one store, for all its readers."""
 
@@ -125,38 +106,27 @@ class Frames:
         self._records: _Records | None = None
         self._published: dict[ScopeId, _Published] = {}
         self._frames: OrderedDict[Hashable, Frame] = OrderedDict()
-        self._vocabulary: tuple[int, Vocabulary] | None = None
 
     def frame(self, sql: Sql, visibility: Visibility) -> Frame:
         """The frame of a snapshot, as the transaction of ``sql`` sees it."""
         own = visibility.own.segments if visibility.own is not None else ()
         asked = (visibility.scope_id, visibility.csn, visibility.publication_end, own)
         with self._lock:
-            version = _counter(sql)
+            version, last = state_of(sql)
             if version != self._version:
                 self._clear()
                 self._version = version
             found = self._frames.get(asked)
             if found is None:
-                found = self._made(sql, visibility)
+                found = self._made(sql, visibility, last)
                 self._frames[asked] = found
                 while len(self._frames) > FRAMES_KEPT:
                     self._frames.popitem(last=False)
             self._frames.move_to_end(asked)
             return found
 
-    def vocabulary(self, sql: Sql) -> Vocabulary:
-        """As of the transaction; read anew, which takes a second for 300 MB, when it has grown."""
-        with self._lock:
-            last = _last_doc(sql)
-            if self._vocabulary is None or self._vocabulary[0] != last:
-                row = sql.one("select group_concat(term, char(10)) from record_words")
-                told = row[0] if row is not None and row[0] is not None else ""
-                self._vocabulary = (last, Vocabulary(f"\n{told}\n"))
-            return self._vocabulary[1]
-
-    def _made(self, sql: Sql, visibility: Visibility) -> Frame:
-        records = self._records = self._extended(sql, self._records)
+    def _made(self, sql: Sql, visibility: Visibility, last: int) -> Frame:
+        records = self._records = self._extended(sql, self._records, last)
         published = self._parts(sql, visibility.scope_id)
         end, csn = visibility.publication_end, visibility.csn
         died = sql.all(
@@ -253,9 +223,8 @@ class Frames:
         doc, tree, start, count, revision = columns.astype(np.int32).T
         return Summaries(tree=tree, start=start, count=count, revision=revision, row_of=row_of)
 
-    def _extended(self, sql: Sql, before: _Records | None) -> _Records:
-        """``before`` with the records that came since."""
-        last = _last_doc(sql)
+    def _extended(self, sql: Sql, before: _Records | None, last: int) -> _Records:
+        """``before`` with the records that came since, up to ``last``."""
         known = -1 if before is None else before.last
         if before is not None and last <= known:
             return before
@@ -412,14 +381,13 @@ def left_of(sql: Sql) -> range:
     return range(int(start), int(stop))
 
 
-def _last_doc(sql: Sql) -> int:
-    row = sql.one("select max(doc) from record")
-    return -1 if row is None or row[0] is None else int(row[0])
-
-
-def _counter(sql: Sql) -> int:
-    row = sql.one("select value from counter where name = 'index'")
-    return 0 if row is None else int(row[0])
+def state_of(sql: Sql) -> tuple[int, int]:
+    """The counter that says whether what was loaded holds, and the last document; -1 for none."""
+    row = sql.one(
+        "select (select value from counter where name = 'index'), (select max(doc) from record)"
+    )
+    version, last = row if row is not None else (None, None)
+    return version or 0, -1 if last is None else last
 
 
 def _parents(sql: Sql) -> dict[str, bool]:

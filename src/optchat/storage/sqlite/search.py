@@ -4,28 +4,29 @@ There is no rank here: FTS5's bm25 is made from averages over all documents, so 
 records that the reader may not see (I4). What a stem's places tell is cut to the frame first.
 """
 
-# ruff: noqa: S608  (what is formatted in are this package's own tables)
-
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import msgspec
-import numpy as np
 
 from optchat.core.snapshots import Visibility
 from optchat.storage.ports import Frame, Places
 from optchat.storage.sqlite.connection import Sql
 from optchat.storage.sqlite.frames import Frames
 from optchat.storage.sqlite.records import SqliteRecords
+from optchat.storage.sqlite.vocabulary import Vocabulary, told_places
 
 
 class SqliteSearch:
     """No text of a user reaches FTS5's query language: stems are values."""
 
-    def __init__(self, sql: Sql, frames: Frames, records: SqliteRecords) -> None:
+    def __init__(
+        self, sql: Sql, frames: Frames, vocabulary: Vocabulary, records: SqliteRecords
+    ) -> None:
         self._sql = sql
         self._frames = frames
+        self._vocabulary = vocabulary
         self._records = records
 
     def frame(self, visibility: Visibility) -> Frame:
@@ -33,10 +34,11 @@ class SqliteSearch:
 
     def places(self, stems: Sequence[str]) -> dict[str, Places]:
         self._records.flush()
-        return {stem: self._places("record_places", stem) for stem in stems}
+        return self._vocabulary.places(self._sql, stems)
 
     def node_places(self, stems: Sequence[str]) -> dict[str, Places]:
-        return {stem: self._places("node_places", stem) for stem in stems}
+        told = "select group_concat(doc), group_concat(offset) from node_places where term = ?"
+        return {stem: told_places(self._sql.one(told, (stem,))) for stem in stems}
 
     def known(self, stems: Sequence[str]) -> tuple[str, ...]:
         self._records.flush()
@@ -49,16 +51,4 @@ class SqliteSearch:
 
     def holding(self, pieces: Sequence[str]) -> tuple[str, ...]:
         self._records.flush()
-        return self._frames.vocabulary(self._sql).holding(pieces)
-
-    def _places(self, table: str, stem: str) -> Places:
-        row = self._sql.one(
-            f"select group_concat(doc), group_concat(offset) from {table} where term = ?", (stem,)
-        )
-        docs, offsets = row if row is not None and row[0] is not None else ("", "")
-        return Places(_numbers(docs), _numbers(offsets))
-
-
-def _numbers(told: str) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-    # Far cheaper than a row for each: a common word stands in a text a hundred thousand times.
-    return np.fromstring(told, np.int32, sep=",") if told else np.empty(0, np.int32)
+        return self._vocabulary.holding(self._sql, pieces)

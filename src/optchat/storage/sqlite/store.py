@@ -35,6 +35,7 @@ from optchat.storage.sqlite.removals import SqliteRemovals
 from optchat.storage.sqlite.search import SqliteSearch
 from optchat.storage.sqlite.sessions import SqliteSessions
 from optchat.storage.sqlite.trees import SqliteTrees
+from optchat.storage.sqlite.vocabulary import Vocabulary
 
 T = TypeVar("T")
 
@@ -51,7 +52,7 @@ TRUNCATE_PAGES = 4_000
 class SqliteTx:
     """One transaction, as families of verbs."""
 
-    def __init__(self, sql: Sql, frames: Frames) -> None:
+    def __init__(self, sql: Sql, frames: Frames, vocabulary: Vocabulary) -> None:
         self.sessions = SqliteSessions(sql)
         self.blobs = SqliteBlobs(sql)
         self.records = SqliteRecords(sql, self.blobs)
@@ -60,7 +61,7 @@ class SqliteTx:
         self.jobs = SqliteJobs(sql)
         self.ledger = SqliteLedger(sql)
         self.chunks = SqliteChunks(sql, self.blobs)
-        self.search = SqliteSearch(sql, frames, self.records)
+        self.search = SqliteSearch(sql, frames, vocabulary, self.records)
         self.removals = SqliteRemovals(sql)
         self.meta = SqliteMeta(sql)
 
@@ -141,6 +142,7 @@ class SqliteStore:
         self._slots = threading.Semaphore(READERS_MAX)
         self._truncate_at = TRUNCATE_PAGES
         self._frames = Frames()
+        self._vocabulary = Vocabulary()
         make_private(path)
         self._writer = Connection(path, readonly=False)
         try:
@@ -269,7 +271,7 @@ class SqliteStore:
         connection.begin_read()
         self._inside.unit = True
         try:
-            return work(SqliteTx(sql, self._frames))
+            return work(SqliteTx(sql, self._frames, self._vocabulary))
         finally:
             sql.end()
             connection.rollback()
@@ -344,7 +346,7 @@ class SqliteStore:
         self._inside.unit = True
         try:
             # What a unit of work has loaded is not kept: it may yet be undone.
-            tx = SqliteTx(sql, Frames())
+            tx = SqliteTx(sql, Frames(), Vocabulary())
             self._check_owner(tx)
             unit.run(tx)
             tx.flush()
