@@ -116,7 +116,7 @@ create table record (
   kind any not null,
   host_time_ms integer not null,         -- this and the next since those of its place
   sealed_ms integer not null,
-  blob integer not null references blob (id),
+  blob integer not null,                 -- its payload; no foreign key, which wants an index
   place integer not null,                -- of its generation
   tool text,
   pair any,
@@ -125,8 +125,6 @@ create table record (
   attachments text,                      -- a JSON array; null: none
   unique (generation_id, seq)            -- refs, ranges of a history
 ) strict;
--- Is a payload still referred to? (foreign key, and removal)
-create index record_by_blob on record (blob);
 
 -- Where the records of a generation were observed.
 create table place (
