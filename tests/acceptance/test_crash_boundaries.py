@@ -186,9 +186,9 @@ KEPT = {
     "pin is null, news = '' from turn t join session s using (session_id)",
     "publications": "select seq, s.host_session, p.generation, start_seq, end_seq_exclusive, "
     "outcome, died is null from publication p join session s using (session_id)",
-    "nodes": "select coalesce((select s.host_session || substr(n.tree, 3 + length(session_id)) "
-    "from session s where n.tree like 'g:' || session_id || ':%'), 'p'), start, count, kind, "
-    "label, text from node n where died is null",
+    "nodes": "select coalesce((select s.host_session || substr(t.name, 3 + length(session_id)) "
+    "from session s where t.name like 'g:' || session_id || ':%'), 'p'), start, count, kind, "
+    "label, text from node n join tree t on t.id = n.tree where died is null",
     "removals": "select what, counts, places from removal",
 }
 SCRUBBED = f"key = '{UNSCRUBBED}' and value = '0'"

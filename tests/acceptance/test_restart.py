@@ -28,7 +28,7 @@ shared_low_bytes = 400
 """
 KEPT = {
     "node": "select * from node order by tree, start, count, revision",
-    "publication": "select * from publication order by scope_id, seq",
+    "publication": "select * from publication order by scope, seq",
     "tree_view": "select * from tree_view order by tree, revision",
     "record": "select * from record order by doc",
     "fold": "select * from fold order by fold_id",

@@ -22,14 +22,14 @@ from tests.e2e.support_b import Memory, Remote, temporary_memory
 
 NEWEST_SHARED = "tree like 'p:%' and revision = (select max(revision) from tree_view v where v.tree = tree_view.tree)"
 DAMAGE = {
-    "a summary of a session": (["delete from node where tree like 'g:%' and count = 4"], "summaries are gone"),
-    "a verbatim line": (["delete from node where tree like 'g:%:0' and count = 1 and start = 0"], "summaries are gone"),
-    "a line that the shared view names": (["delete from node where tree like 'p:%' and start = 0"], "summaries are gone"),
+    "a summary of a session": (["delete from node where tree in (select id from tree where name like 'g:%') and count = 4"], "summaries are gone"),
+    "a verbatim line": (["delete from node where tree in (select id from tree where name like 'g:%:0') and count = 1 and start = 0"], "summaries are gone"),
+    "a line that the shared view names": (["delete from node where tree in (select id from tree where name like 'p:%') and start = 0"], "summaries are gone"),
     "the line of the newest publication": (
-        ["delete from node where tree like 'p:%' and count = 1 and start = (select max(seq) from publication)"],
+        ["delete from node where tree in (select id from tree where name like 'p:%') and count = 1 and start = (select max(seq) from publication)"],
         "summaries are gone",
     ),
-    "a tombstone": (["delete from node where tree like 'p:%' and kind = 2"], "summaries are gone"),
+    "a tombstone": (["delete from node where tree in (select id from tree where name like 'p:%') and kind = 2"], "summaries are gone"),
     "a view with a gap": (
         [f"update tree_view set entries = json_remove(entries, '$[0]') where {NEWEST_SHARED}"],
         "has a gap",
@@ -40,7 +40,7 @@ DAMAGE = {
     ),
     "a job that waits for what is there": (
         [
-            "delete from node where tree like 'g:%:0' and count = 2 and start = 0",
+            "delete from node where tree in (select id from tree where name like 'g:%:0') and count = 2 and start = 0",
             "insert into job_wait select ordinal, substr(target, 1, instr(target, '#') - 1), 0, 1 from job where target like 'g:%:0#0+2'",
             "update job set state = 'waiting' where ordinal in (select ordinal from job_wait)",
         ],

@@ -137,6 +137,8 @@ def run_workload(folder: Path, *, level: int) -> tuple[Disk, list[Acknowledged]]
         drain()
         talk(a, 1)
         store.deed = "fork"
+        # From here to the removal the log only grows: it is to hold what is forgotten.
+        patched.setattr(store_module, "CHECKPOINT_PAGES", 10_000)
         c = a.fork("C")
         c.turn(SECRET, SECRET)
         drain()
@@ -144,6 +146,7 @@ def run_workload(folder: Path, *, level: int) -> tuple[Disk, list[Acknowledged]]
         store.deed = "forget"
         store.write(lambda tx: forget(tx, deps, "C"))
         assert SECRET.encode() in (folder / f"{NAME}-wal").read_bytes()
+        patched.setattr(store_module, "CHECKPOINT_PAGES", 60)
         store.deed = "scrub"
         assert service.scrub_when_needed()
         drain()

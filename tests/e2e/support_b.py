@@ -203,11 +203,14 @@ class Memory:
 
     def nodes(self) -> dict[tuple[str, int, int, int], tuple[str, str, int, int | None]]:
         """(tree, start, count, revision) of every node, with (label, text, born, died)."""
-        found = self.rows("select tree, start, count, revision, label, text, born, died from node")
+        found = self.rows(
+            "select name, start, count, revision, label, text, born, died from node "
+            "join tree on tree.id = node.tree"
+        )
         return {(r[0], r[1], r[2], r[3]): (r[4], r[5], r[6], r[7]) for r in found}
 
     def publications(self) -> list[Row]:
-        return self.rows("select * from publication order by scope_id, seq")
+        return self.rows("select * from publication order by scope, seq")
 
     def folds(self, host_session: str) -> list[str]:
         """The causes of a host session's folds, oldest first."""

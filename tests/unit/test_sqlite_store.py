@@ -141,6 +141,17 @@ def test_closing_leaves_one_file_and_reopening_reads_the_same(path):
     store.close()
 
 
+def test_closing_gives_unused_pages_back(path, store):
+    for n in range(40):
+        put(store, f"large {n}", "x" * 8_000)
+    full = raw(path, "pragma page_count")[0][0]
+    store.write(lambda tx: [tx.meta.put(f"large {n}", "") for n in range(40)] and None)
+    assert raw(path, "pragma freelist_count")[0][0] > 40
+    store.close()
+    assert raw(path, "pragma freelist_count")[0][0] == 0
+    assert path.stat().st_size < (full - 40) * 4096
+
+
 def test_a_database_of_another_program_is_not_touched(tmp_path):
     path = tmp_path / "other.db"
     path.touch()
@@ -192,7 +203,7 @@ def test_there_is_one_sqlite_library_under_src():
     assert sorted(name for name, text in texts.items() if ours.search(text)) == [
         "evaluation/hoststore.py",
         "evaluation/plain.py",
-        "hosts/opencode/transcript/tables.py",
+        "hosts/opencode/transcript/database.py",
         "storage/sqlite/connection.py",
         "storage/words.py",
     ]

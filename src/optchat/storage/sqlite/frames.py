@@ -4,6 +4,8 @@ A frame belongs to a state of the file. The counter ``index`` says whether what 
 be used; every transaction that takes records or publications away, or moves them, raises it.
 """
 
+# ruff: noqa: S608  (what is formatted in are this package's own conditions)
+
 from __future__ import annotations
 
 import threading
@@ -32,6 +34,7 @@ from optchat.storage.ports.frame import (
 from optchat.storage.searched import has_words
 from optchat.storage.sqlite.codes import RECORD_KINDS, STATUSES, name_of
 from optchat.storage.sqlite.connection import Row, Sql
+from optchat.storage.sqlite.visible import SCOPE
 
 FRAMES_KEPT = 3
 ROWS_AT_ONCE = 4_000
@@ -73,6 +76,7 @@ class _Published:
     titles: tuple[tuple[int, SessionId, str, int, int], ...]  # number, session, title, time, born
 
 
+_SCOPE = SCOPE.format("?")
 _NO_PARTS = np.empty(0, np.int32)
 
 
@@ -130,7 +134,8 @@ class Frames:
         published = self._parts(sql, visibility.scope_id)
         end, csn = visibility.publication_end, visibility.csn
         died = sql.all(
-            "select seq from publication where scope_id = ? and died is not null and died <= ?",
+            f"select seq from publication where scope = {_SCOPE} "
+            "and died is not null and died <= ?",
             (visibility.scope_id, csn),
         )
         gone = np.array([row[0] for row in died], np.int32)
@@ -197,8 +202,9 @@ class Frames:
         """The visible ones; what can be seen of the sessions is ``[low, high)``, in keys."""
         shared = str(ScopeTree(visibility.scope_id))
         rows = sql.all(
-            "select doc, tree, start, count, revision from node_doc "
-            "where born <= ?1 and (died is null or died > ?1) order by doc",
+            "select d.doc, t.name, d.start, d.count, d.revision from node_doc as d "
+            "cross join tree as t on t.id = d.tree "
+            "where d.born <= ?1 and (d.died is null or d.died > ?1) order by d.doc",
             (visibility.csn,),
         )
         low, high = _joined(low, high)
@@ -232,7 +238,8 @@ class Frames:
         parents = _parents(sql)
         while known < last:
             rows = sql.all(
-                "select r.doc, g.session_id, g.number, r.seq, r.host_time_ms, r.kind, r.tool, "
+                "select r.doc, g.session_id, g.number, r.seq, "
+                "r.host_time_ms + ifnull(p.host_time_ms, 0), r.kind, r.tool, "
                 "r.status, b.size, p.project_id from record as r "
                 "cross join generation as g on g.id = r.generation_id "
                 "left join blob as b on b.id = r.blob "
@@ -313,14 +320,14 @@ class Frames:
         rows = sql.all(
             "select p.seq, g.session_id, g.number, c.start, c.end_exclusive - c.start, "
             "p.outcome, p.born from publication as p cross join published as c "
-            "on c.scope_id = p.scope_id and c.publication = p.seq "
+            "on c.scope = p.scope and c.publication = p.seq "
             "cross join generation as g on g.id = c.generation_id "
-            "where p.scope_id = ? and p.seq >= ? order by p.seq",
+            f"where p.scope = {_SCOPE} and p.seq >= ? order by p.seq",
             (scope_id, known),
         )
         titles = sql.all(
             "select seq, session_id, title, completed_ms, born from publication "
-            "where scope_id = ? and seq >= ? order by seq",
+            f"where scope = {_SCOPE} and seq >= ? order by seq",
             (scope_id, known),
         )
         if before is not None and not titles:

@@ -12,6 +12,7 @@ from optchat.core.tree import SessionTree, Tree
 from optchat.refs import ScopeId, SessionId, Span
 from optchat.storage.ports import Job, JobKind, JobState
 from optchat.storage.sqlite.connection import Args, Row, Sql
+from optchat.storage.sqlite.trees import TREE
 
 _JOB = (
     "job_id, kind, target, session_id, scope_id, input_hash, state, token, attempts, "
@@ -270,7 +271,8 @@ class SqliteJobs:
 
     def _is_durable(self, tree: Tree, span: Span) -> bool:
         found = self._sql.one(
-            "select 1 from node where tree = ? and count = ? and start = ? and died is null",
+            f"select 1 from node where tree = {TREE.format('?')} "
+            "and count = ? and start = ? and died is null",
             (str(tree), span.count, span.start),
         )
         return found is not None

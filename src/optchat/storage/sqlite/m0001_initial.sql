@@ -24,13 +24,14 @@ create table project (
 ) strict, without rowid;
 
 create table scope (
-  scope_id text primary key,
+  id integer primary key,                -- what its publications name it by, in this file only
+  scope_id text not null unique,
   name text not null,
   policy_revision integer not null,
   retention_epoch integer not null,
   publications integer not null,         -- the next publication's number
   sessions integer not null
-) strict, without rowid;
+) strict;
 
 create table session (
   session_id text primary key,
@@ -113,9 +114,9 @@ create table record (
   turn_id text not null,
   message_id text not null,
   kind any not null,
-  host_time_ms integer not null,
+  host_time_ms integer not null,         -- this and the next since those of its place
   sealed_ms integer not null,
-  blob integer not null references blob (id),
+  blob integer not null,                 -- its payload; no foreign key, which wants an index
   place integer not null,                -- of its generation
   tool text,
   pair any,
@@ -124,8 +125,6 @@ create table record (
   attachments text,                      -- a JSON array; null: none
   unique (generation_id, seq)            -- refs, ranges of a history
 ) strict;
--- Is a payload still referred to? (foreign key, and removal)
-create index record_by_blob on record (blob);
 
 -- Where the records of a generation were observed.
 create table place (
@@ -134,6 +133,8 @@ create table place (
   project_id text not null,
   worktree text,
   observed_commit text,
+  host_time_ms integer not null,         -- the beginning of the first record's day
+  sealed_ms integer not null,
   primary key (generation_id, number)
 ) strict, without rowid;
 
@@ -189,8 +190,14 @@ create index turn_pinned on turn (session_id, generation, start_seq, opened_ms, 
 create index turn_folded on turn (session_id, generation) where checkpoints <> '[]';
 create index turn_by_fold on turn (session_id, fold_id) where fold_id is not null;
 
+-- What nodes name their trees by, in this file only.
+create table tree (
+  id integer primary key,
+  name text not null unique
+) strict;
+
 create table node (
-  tree text not null,
+  tree integer not null,
   count integer not null,
   start integer not null,
   revision integer not null,
@@ -211,7 +218,7 @@ create unique index node_live on node (tree, count, start) where died is null;
 -- The summaries, numbered for their index. Verbatim nodes are found by their records.
 create table node_doc (
   doc integer primary key,
-  tree text not null,
+  tree integer not null,
   count integer not null,
   start integer not null,
   revision integer not null,
@@ -240,7 +247,7 @@ create table tree_view (
 ) strict, without rowid;
 
 create table publication (
-  scope_id text not null,
+  scope integer not null,
   seq integer not null,
   session_id text not null,
   generation integer not null,
@@ -254,27 +261,27 @@ create table publication (
   title text not null,
   born integer not null,
   died integer,
-  primary key (scope_id, seq),
+  primary key (scope, seq),
   -- No turn is published twice; the publications of a turn.
-  unique (turn_id, scope_id, session_id, generation)
+  unique (turn_id, scope, session_id, generation)
 ) strict, without rowid;
 -- The publications of a session, newest first, and the sessions of a scope.
-create index publication_by_session on publication (scope_id, session_id, seq);
+create index publication_by_session on publication (scope, session_id, seq);
 
 -- The records that a publication is made from, by the generation that owns them: one range, as a
 -- rule. Its cover is `cover(start_seq, end_seq_exclusive)`, each part in the range that it lies in.
 create table published (
-  scope_id text not null,
+  scope integer not null,
   publication integer not null,
   generation_id integer not null,
   start integer not null,
   end_exclusive integer not null,
-  primary key (scope_id, publication, start),
-  foreign key (scope_id, publication) references publication (scope_id, seq) on delete cascade
+  primary key (scope, publication, start),
+  foreign key (scope, publication) references publication (scope, seq) on delete cascade
 ) strict, without rowid;
 -- Is a record published? The published part of one generation.
 create index published_by_record
-  on published (generation_id, scope_id, start, end_exclusive, publication);
+  on published (generation_id, scope, start, end_exclusive, publication);
 
 create table fold (
   fold_id text primary key,

@@ -20,11 +20,12 @@ from optchat.storage.sqlite.connection import Args, Row, Sql
 from optchat.storage.sqlite.frames import drop_frames
 from optchat.storage.sqlite.records import GENERATION, decode_pin
 from optchat.storage.sqlite.sessions import SESSION_COLUMNS, session_of_row
-from optchat.storage.sqlite.visible import ALIVE, bindings, union
+from optchat.storage.sqlite.visible import ALIVE, OF_SCOPE, SCOPE, bindings, union
 from optchat.storage.words import searchable
 
+_NUMBER = SCOPE.format("?")
 _PUBLICATION = (
-    "scope_id, seq, session_id, generation, turn_id, start_seq, end_seq_exclusive, outcome, "
+    "seq, session_id, generation, turn_id, start_seq, end_seq_exclusive, outcome, "
     "opened_ms, completed_ms, published_ms, title, born, died"
 )
 _FOLD = (
@@ -34,11 +35,11 @@ _FOLD = (
 _COVER = (
     "(select json_group_array(json_array(g.session_id, g.number, c.start, c.end_exclusive)) "
     "from published as c join generation as g on g.id = c.generation_id "
-    "where c.scope_id = p.scope_id and c.publication = p.seq)"
+    "where c.scope = p.scope and c.publication = p.seq)"
 )
 _SELECT = (
-    f"select {', '.join('p.' + name for name in _PUBLICATION.split(', '))}, {_COVER} "
-    "from publication as p"
+    f"select s.scope_id, {', '.join('p.' + name for name in _PUBLICATION.split(', '))}, {_COVER} "
+    "from publication as p cross join scope as s on s.id = p.scope"
 )
 
 
@@ -51,8 +52,8 @@ class SqlitePublications:
     def append(self, publication: Publication) -> bool:
         p = publication
         found = self._sql.one(
-            "select (select seq from publication where scope_id = ?1 and session_id = ?2 "
-            "and generation = ?3 and turn_id = ?4), "
+            f"select (select seq from publication where scope = {SCOPE.format('?1')} "
+            "and session_id = ?2 and generation = ?3 and turn_id = ?4), "
             "(select publications from scope where scope_id = ?1)",
             (p.scope_id, p.session_id, p.generation, p.turn_id),
         )
@@ -69,8 +70,8 @@ class SqlitePublications:
             for tree, start, end in _ranges(p.cover)
         ]
         self._sql.run(
-            f"insert into publication ({_PUBLICATION}) "
-            "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            f"insert into publication (scope, {_PUBLICATION}) "
+            f"values ({_NUMBER}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 p.scope_id,
                 p.seq,
@@ -89,8 +90,8 @@ class SqlitePublications:
             ),
         )
         self._sql.many(
-            "insert into published (scope_id, publication, generation_id, start, end_exclusive) "
-            "values (?, ?, ?, ?, ?)",
+            "insert into published (scope, publication, generation_id, start, end_exclusive) "
+            f"values ({_NUMBER}, ?, ?, ?, ?)",
             ranges,
         )
         self._sql.run(
@@ -99,20 +100,20 @@ class SqlitePublications:
         return True
 
     def publication(self, scope_id: ScopeId, seq: int) -> Publication | None:
-        found = self._publications("where p.scope_id = ? and p.seq = ?", (scope_id, seq))
+        found = self._publications(f"where p.scope = {_NUMBER} and p.seq = ?", (scope_id, seq))
         return found[0] if found else None
 
     def of_turn(self, turn_id: TurnId) -> Publication | None:
         found = self._publications(
             "where p.turn_id = ? and p.died is null "
-            "order by p.born desc, p.scope_id, p.seq desc limit 1",
+            "order by p.born desc, s.scope_id, p.seq desc limit 1",
             (turn_id,),
         )
         return found[0] if found else None
 
     def range(self, scope_id: ScopeId, start: int, end_exclusive: int) -> tuple[Publication, ...]:
         return self._publications(
-            "where p.scope_id = ? and p.seq >= ? and p.seq < ? order by p.seq",
+            f"where p.scope = {_NUMBER} and p.seq >= ? and p.seq < ? order by p.seq",
             (scope_id, start, end_exclusive),
         )
 
@@ -120,7 +121,7 @@ class SqlitePublications:
         self, visibility: Visibility, session_id: SessionId, before: int | None, limit: int
     ) -> tuple[Publication, ...]:
         return self._publications(
-            "where p.scope_id = :scope and p.session_id = :session "
+            f"where p.scope = {OF_SCOPE} and p.session_id = :session "
             f"and (:before is null or p.seq < :before) and {ALIVE} "
             "order by p.seq desc limit :limit",
             {
@@ -135,7 +136,7 @@ class SqlitePublications:
         self, visibility: Visibility, session_id: SessionId, generation: int, seq: int
     ) -> Publication | None:
         found = self._publications(
-            "where p.scope_id = :scope and p.session_id = :session and p.seq < :end "
+            f"where p.scope = {OF_SCOPE} and p.session_id = :session and p.seq < :end "
             "and p.born <= :csn and p.generation = :generation "
             "and p.start_seq <= :at and p.end_seq_exclusive > :at order by p.seq desc limit 1",
             {
@@ -149,24 +150,27 @@ class SqlitePublications:
 
     def retire(self, scope_id: ScopeId, seq: int, csn: Csn) -> None:
         self._sql.run(
-            "update publication set died = ? where scope_id = ? and seq = ? and died is null",
+            f"update publication set died = ? where scope = {_NUMBER} and seq = ? and died is null",
             (csn, scope_id, seq),
         )
 
     def retired_since(self, scope_id: ScopeId, csn: Csn, before_seq: int) -> bool:
         row = self._sql.one(
-            "select 1 from publication where scope_id = ? and died > ? and seq < ? limit 1",
+            f"select 1 from publication where scope = {_NUMBER} and died > ? and seq < ? limit 1",
             (scope_id, csn, before_seq),
         )
         return row is not None
 
     def of_turn_ever(self, turn_id: TurnId) -> tuple[Publication, ...]:
-        return self._publications("where p.turn_id = ? order by p.scope_id, p.seq", (turn_id,))
+        return self._publications("where p.turn_id = ? order by s.scope_id, p.seq", (turn_id,))
 
     def completed(
         self, scope_id: ScopeId, start: int, end_exclusive: int
     ) -> tuple[int, int] | None:
-        ends = "select completed_ms from publication where scope_id = ?1 and seq >= ?2 and seq < ?3"
+        ends = (
+            f"select completed_ms from publication where scope = {SCOPE.format('?1')} "
+            "and seq >= ?2 and seq < ?3"
+        )
         row = self._sql.one(
             f"select ({ends} order by seq limit 1), ({ends} order by seq desc limit 1)",
             (scope_id, start, end_exclusive),
@@ -174,7 +178,9 @@ class SqlitePublications:
         return None if row is None or row[0] is None else (row[0], row[1])
 
     def remove(self, scope_id: ScopeId, seq: int) -> None:
-        self._sql.run("delete from publication where scope_id = ? and seq = ?", (scope_id, seq))
+        self._sql.run(
+            f"delete from publication where scope = {_NUMBER} and seq = ?", (scope_id, seq)
+        )
         drop_frames(self._sql)
 
     def move_covers(self, tree: SessionTree, to: SessionTree) -> None:
@@ -267,9 +273,9 @@ class SqlitePublications:
         # Parts come from the index and are joined here: cost in the parts, not in the records.
         parts = self._sql.all(
             "select c.start, c.end_exclusive from generation as g cross join published as c "
-            "on c.generation_id = g.id and c.scope_id = :scope "
+            f"on c.generation_id = g.id and c.scope = {OF_SCOPE} "
             "and c.start < :until and c.end_exclusive > :from "
-            "cross join publication as p on p.scope_id = c.scope_id and p.seq = c.publication "
+            "cross join publication as p on p.scope = c.scope and p.seq = c.publication "
             "where g.session_id = :session and g.number = :generation "
             f"and {ALIVE}",
             {
@@ -296,7 +302,7 @@ class SqlitePublications:
             "v.publications, v.first_ms, v.last_ms from ("
             "select p.session_id, count(*) as publications, min(p.opened_ms) as first_ms, "
             "max(p.completed_ms) as last_ms from publication as p "
-            f"where p.scope_id = :scope and {ALIVE} group by p.session_id"
+            f"where p.scope = {OF_SCOPE} and {ALIVE} group by p.session_id"
             ") as v cross join session as s on s.session_id = v.session_id "
             "cross join member as m on m.session_id = v.session_id and m.scope_id = :scope "
             "order by v.last_ms desc, m.number, s.session_id",

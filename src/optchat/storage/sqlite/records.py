@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -27,7 +28,8 @@ from optchat.storage.sqlite.connection import Row, Sql
 from optchat.storage.sqlite.frames import drop_frames
 
 _RECORD = (
-    "r.seq, r.event_key, r.turn_id, r.message_id, r.kind, r.host_time_ms, r.sealed_ms, b.hash, "
+    "r.seq, r.event_key, r.turn_id, r.message_id, r.kind, "
+    "r.host_time_ms + ifnull(p.host_time_ms, 0), r.sealed_ms + ifnull(p.sealed_ms, 0), b.hash, "
     "b.size, p.project_id, r.tool, r.pair, r.status, p.worktree, p.observed_commit, r.truncated, "
     "r.attachments"
 )
@@ -44,6 +46,22 @@ _TURN = (
     "turn_id, session_id, generation, key, start_seq, opened_ms, scope_id, end_seq_exclusive, "
     "outcome, closed_ms, pin, fold_id, news, checkpoints"
 )
+
+
+_DAY_MS = 86_400_000
+_Where = tuple[str, str | None, str | None]
+
+
+class _Place(NamedTuple):
+    """A place of a generation, and the times that those of its records are counted from."""
+
+    number: int
+    host_time_ms: int
+    sealed_ms: int
+
+
+def _where(record: Record) -> _Where:
+    return record.project_id, record.worktree, record.commit
 
 
 class SqliteRecords:
@@ -80,10 +98,10 @@ class SqliteRecords:
                     r.turn_id,
                     r.message_id,
                     code(RECORD_KINDS, r.kind.value),
-                    r.host_time_ms,
-                    r.sealed_ms,
+                    r.host_time_ms - places[_where(r)].host_time_ms,
+                    r.sealed_ms - places[_where(r)].sealed_ms,
                     blobs[r.payload],
-                    places[r.project_id, r.worktree, r.commit],
+                    places[_where(r)].number,
                     r.tool,
                     r.pair and hash_bytes(r.pair),
                     r.status and code(STATUSES, r.status),
@@ -111,29 +129,30 @@ class SqliteRecords:
         index.add(self._sql, self._unindexed)
         self._unindexed = []
 
-    def _places(
-        self, generation_id: int, records: Sequence[Record]
-    ) -> dict[tuple[str, str | None, str | None], int]:
-        """The numbers of where records were observed, with new ones added."""
+    def _places(self, generation_id: int, records: Sequence[Record]) -> dict[_Where, _Place]:
+        """Where and from when on records were observed, with new places added."""
         rows = self._sql.all(
-            "select project_id, worktree, observed_commit, number from place "
-            "where generation_id = ?",
+            "select project_id, worktree, observed_commit, number, host_time_ms, sealed_ms "
+            "from place where generation_id = ?",
             (generation_id,),
         )
-        numbers = {(row[0], row[1], row[2]): int(row[3]) for row in rows}
-        new: list[tuple[int, int, str, str | None, str | None]] = []
-        following = max(numbers.values(), default=-1) + 1
-        for place in dict.fromkeys((r.project_id, r.worktree, r.commit) for r in records):
-            if place not in numbers:
-                numbers[place] = following
-                new.append((generation_id, following, *place))
-                following += 1
+        places = {(row[0], row[1], row[2]): _Place(*row[3:]) for row in rows}
+        following = max((place.number for place in places.values()), default=-1) + 1
+        new: list[tuple[int | str | None, ...]] = []
+        for r in records:
+            where = _where(r)
+            if where not in places:
+                place = _Place(
+                    following + len(new), r.host_time_ms - r.host_time_ms % _DAY_MS, r.sealed_ms
+                )
+                places[where] = place
+                new.append((generation_id, *where, *place))
         self._sql.many(
-            "insert into place (generation_id, number, project_id, worktree, observed_commit) "
-            "values (?, ?, ?, ?, ?)",
+            "insert into place (generation_id, project_id, worktree, observed_commit, number, "
+            "host_time_ms, sealed_ms) values (?, ?, ?, ?, ?, ?, ?)",
             new,
         )
-        return numbers
+        return places
 
     def record(self, tree: SessionTree, seq: int) -> Record | None:
         found = self.range(tree, seq, seq + 1)
@@ -331,14 +350,16 @@ class SqliteRecords:
             (to.session_id, to.generation),
         )
         assert row is not None, "records are moved to a generation that is there"
-        numbers = self._places(row[0], moved)
+        places = self._places(row[0], moved)
         self._sql.many(
-            "update record set generation_id = ?, place = ? "
+            "update record set generation_id = ?, place = ?, host_time_ms = ?, sealed_ms = ? "
             f"where generation_id = {GENERATION} and seq = ?",
             (
                 (
                     row[0],
-                    numbers[r.project_id, r.worktree, r.commit],
+                    places[_where(r)].number,
+                    r.host_time_ms - places[_where(r)].host_time_ms,
+                    r.sealed_ms - places[_where(r)].sealed_ms,
                     tree.session_id,
                     tree.generation,
                     r.seq,

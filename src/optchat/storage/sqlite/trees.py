@@ -24,12 +24,15 @@ from optchat.storage.sqlite.connection import Row, Sql
 from optchat.storage.sqlite.frames import drop_frames
 from optchat.storage.words import indexed
 
+TREE = "(select id from tree where name = {})"
+"""The number in this file of the tree that a key names."""
+_NAMED = TREE.format("?")
 _NODE = (
     "start, count, revision, kind, label, text, input_hash, model, prompt_version, "
     "born, died, evidence"
 )
 
-_INSERT = f"insert into node (tree, {_NODE}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_INSERT = f"insert into node (tree, {_NODE}) values ({_NAMED}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 NODE_COLUMNS = ", ".join(f"n.{name}" for name in _NODE.split(", "))
 """The columns of ``node_of_row``, of a node row ``n``."""
@@ -40,12 +43,19 @@ class SqliteTrees:
 
     def __init__(self, sql: Sql) -> None:
         self._sql = sql
+        self._numbered: set[Tree] = set()
+
+    def _number(self, tree: Tree) -> None:
+        """Give a tree a number, unless it has one."""
+        if tree not in self._numbered:
+            self._sql.run("insert into tree (name) values (?) on conflict do nothing", (str(tree),))
+            self._numbered.add(tree)
 
     def put_node(self, node: Node) -> bool:
         tree, span = str(node.tree), node.span
         live = self._sql.one(
             "select input_hash from node "
-            "where tree = ? and count = ? and start = ? and died is null",
+            f"where tree = {_NAMED} and count = ? and start = ? and died is null",
             (tree, span.count, span.start),
         )
         if live is not None:
@@ -53,12 +63,15 @@ class SqliteTrees:
                 return False
             if node.died is None:
                 raise Conflict(f"another revision of {tree}#{span} is live; it stands.")
+        self._number(node.tree)
         self._sql.run(_INSERT, _node_row(node))
         if node.kind is NodeKind.SUMMARY:
             self._index(node)
         return True
 
     def put_nodes(self, nodes: Sequence[Node]) -> None:
+        for node in nodes:
+            self._number(node.tree)
         self._sql.many(_INSERT, map(_node_row, nodes))
         for node in nodes:
             if node.kind is NodeKind.SUMMARY:
@@ -67,7 +80,7 @@ class SqliteTrees:
     def _index(self, node: Node) -> None:
         row = self._sql.one(
             "insert into node_doc (tree, count, start, revision, born, died) "
-            "values (?, ?, ?, ?, ?, ?) returning doc",
+            f"values ({_NAMED}, ?, ?, ?, ?, ?) returning doc",
             (
                 str(node.tree),
                 node.span.count,
@@ -86,12 +99,12 @@ class SqliteTrees:
         if csn is None:
             row = self._sql.one(
                 f"select {_NODE} from node "
-                "where tree = ? and count = ? and start = ? and died is null",
+                f"where tree = {_NAMED} and count = ? and start = ? and died is null",
                 (str(tree), span.count, span.start),
             )
         else:
             row = self._sql.one(
-                f"select {_NODE} from node where tree = ? and count = ? and start = ? "
+                f"select {_NODE} from node where tree = {_NAMED} and count = ? and start = ? "
                 "and born <= ? and (died is null or died > ?) order by revision desc limit 1",
                 (str(tree), span.count, span.start, csn, csn),
             )
@@ -99,14 +112,15 @@ class SqliteTrees:
 
     def node_revision(self, tree: Tree, span: Span, revision: int) -> Node | None:
         row = self._sql.one(
-            f"select {_NODE} from node where tree = ? and count = ? and start = ? and revision = ?",
+            f"select {_NODE} from node where tree = {_NAMED} and count = ? and start = ? "
+            "and revision = ?",
             (str(tree), span.count, span.start, revision),
         )
         return None if row is None else node_of_row(tree, row)
 
     def last_revision(self, tree: Tree, span: Span) -> int:
         row = self._sql.one(
-            "select max(revision) from node where tree = ? and count = ? and start = ?",
+            f"select max(revision) from node where tree = {_NAMED} and count = ? and start = ?",
             (str(tree), span.count, span.start),
         )
         return 0 if row is None or row[0] is None else int(row[0])
@@ -115,7 +129,7 @@ class SqliteTrees:
         asked = [(span.start, span.count, revision) for span, revision in spans]
         rows = self._sql.all(
             f"select {NODE_COLUMNS} "
-            "from json_each(?) as asked cross join node as n on n.tree = ? "
+            f"from json_each(?) as asked cross join node as n on n.tree = {_NAMED} "
             "and n.count = asked.value ->> 1 and n.start = asked.value ->> 0 "
             "and n.revision = asked.value ->> 2",
             (msgspec.json.encode(asked).decode(), str(tree)),
@@ -126,7 +140,8 @@ class SqliteTrees:
     def leaves_from(self, tree: Tree, start: int, limit: int) -> tuple[Node, ...]:
         rows = self._sql.all(
             f"select {_NODE} from node "
-            "where tree = ? and count = 1 and start >= ? and died is null order by start limit ?",
+            f"where tree = {_NAMED} and count = 1 and start >= ? and died is null "
+            "order by start limit ?",
             (str(tree), start, max(limit, 0)),
         )
         contiguous = [row for at, row in enumerate(rows) if row[0] == start + at]
@@ -136,8 +151,8 @@ class SqliteTrees:
         self, tree: Tree, model: str | None, prompt_version: str
     ) -> tuple[Node, ...]:
         rows = self._sql.all(
-            f"select {_NODE} from node where tree = ?1 and died is null and kind <> ?4 "
-            "and model not in (?5, ?6) "
+            f"select {_NODE} from node where tree = {TREE.format('?1')} and died is null "
+            "and kind <> ?4 and model not in (?5, ?6) "
             "and (prompt_version <> ?3 or ?2 is not null and model <> ?2) "
             "order by count, start",
             (
@@ -154,7 +169,7 @@ class SqliteTrees:
         for table in ("node", "node_doc"):
             self._sql.run(
                 f"update {table} set died = ? "
-                "where tree = ? and count = ? and start = ? and died is null",
+                f"where tree = {_NAMED} and count = ? and start = ? and died is null",
                 (csn, str(tree), span.count, span.start),
             )
 
@@ -207,12 +222,15 @@ class SqliteTrees:
 
     def remove_node(self, tree: Tree, span: Span) -> int:
         return self._remove(
-            "tree = ? and count = ? and start = ?", (str(tree), span.count, span.start)
+            f"tree = {_NAMED} and count = ? and start = ?", (str(tree), span.count, span.start)
         )
 
     def remove_tree(self, tree: Tree) -> int:
         self._sql.run("delete from tree_view where tree = ?", (str(tree),))
-        return self._remove("tree = ?", (str(tree),))
+        removed = self._remove(f"tree = {_NAMED}", (str(tree),))
+        self._sql.run("delete from tree where name = ?", (str(tree),))
+        self._numbered.discard(tree)
+        return removed
 
     def _remove(self, condition: str, args: tuple[str | int, ...]) -> int:
         docs = self._sql.all(
@@ -231,9 +249,10 @@ class SqliteTrees:
         return self._sql.run(f"delete from node where {condition}", args)
 
     def move(self, tree: SessionTree, to: SessionTree, end_exclusive: int) -> None:
+        self._number(to)
         for table in ("node", "node_doc"):
             self._sql.run(
-                f"update {table} set tree = ? where tree = ? and start + count <= ?",
+                f"update {table} set tree = {_NAMED} where tree = {_NAMED} and start + count <= ?",
                 (str(to), str(tree), end_exclusive),
             )
         drop_frames(self._sql)

@@ -13,6 +13,9 @@ from collections.abc import Iterable
 from optchat.core.snapshots import Visibility
 from optchat.storage.sqlite.connection import Value
 
+SCOPE = "(select id from scope where scope_id = {})"
+"""The number in this file of the scope that an id names."""
+OF_SCOPE = SCOPE.format(":scope")
 ALIVE = "p.seq < :end and p.born <= :csn and (p.died is null or p.died > :csn)"
 """A publication ``p`` of the scope that the snapshot sees."""
 

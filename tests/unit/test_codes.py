@@ -1,0 +1,46 @@
+"""Short forms are read back as what they stand for, whatever it is (§3)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optchat.core.records import RecordKind
+from optchat.core.tree import NodeKind
+from optchat.engine.keys import event_key
+from optchat.engine.nodes import digest
+from optchat.storage.sqlite.codes import (
+    NODE_KINDS,
+    RECORD_KINDS,
+    STATUSES,
+    code,
+    hash_bytes,
+    hash_text,
+    name_of,
+)
+
+
+@given(st.text() | st.text("ABCabc019-_=", max_size=24))
+def test_any_text_comes_back_from_its_short_form(text):
+    assert hash_text(hash_bytes(text)) == text
+
+
+@given(st.binary(max_size=40))
+def test_a_hash_is_stored_as_its_bytes(data):
+    assert hash_bytes(hash_text(data)) == data
+
+
+def test_keys_and_digests_of_ours_have_a_short_form():
+    assert len(hash_bytes(event_key("h", "s", "m", "p", "text", 0))) == 9
+    assert len(hash_bytes(digest("a"))) == 16
+
+
+@pytest.mark.parametrize("kinds, names", [(RecordKind, RECORD_KINDS), (NodeKind, NODE_KINDS)])
+def test_each_kind_has_a_number(kinds, names):
+    assert {kind.value for kind in kinds} == set(names)
+    assert [name_of(names, code(names, name)) for name in names] == list(names)
+
+
+def test_a_name_that_is_not_listed_is_stored_as_it_is():
+    assert name_of(STATUSES, code(STATUSES, "elsewhere")) == code(STATUSES, "elsewhere")
