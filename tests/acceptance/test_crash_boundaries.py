@@ -255,7 +255,8 @@ def is_there(point: str, what: Any, lived: Life) -> bool:
             tree, start, count, text = what
             found = look(
                 "select text from node where died is null and "
-                f"tree = '{tree}' and start = {start} and count = {count}"
+                f"tree = (select id from tree where name = '{tree}') "
+                f"and start = {start} and count = {count}"
             )
             return [row[0] for row in found] == [text]
         case "publication":

@@ -139,6 +139,7 @@ def test_a_turn_reaches_the_next_session_by_the_host_s_own_model(memory: Memory)
         assert roles == ["system", "user"]
         assert "optchat_memory" not in request.text
         assert "optchat_news" not in request.text
+    memory.wait_quiet()  # a call is on the bill before it is on the wire
     [by_model] = memory.optchat_json("spend")["by_model"]
     assert by_model["calls"] == len(summaries(memory))
     assert by_model["input_tokens"] > 0

@@ -21,11 +21,12 @@ RULES = f"{TEXT_VERSION}/{MASK_VERSION}"
 
 
 def has_words(kind: RecordKind, tool: str | None, payload_bytes: int) -> bool:
-    """Whether a record is searched: it holds something, and not what an own tool answered.
+    """Whether a record is searched: it holds something, and is no call or result of our own tools.
 
-    What these answer is other sessions' text, and no session's own.
+    What these answer is other sessions' text and no session's own, and who searches again is not
+    to find that he has searched.
     """
-    return payload_bytes > 0 and not (kind is RecordKind.TOOL_RESULT and tool in OWN_TOOLS)
+    return payload_bytes > 0 and tool not in OWN_TOOLS
 
 
 def searched_text(

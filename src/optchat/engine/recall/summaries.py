@@ -77,7 +77,9 @@ class _Summaries:
     def of_sessions(self, sessions: Flags, *, across: bool) -> Flags:
         """Those of the sessions' own trees, and those of the shared tree if ``across``."""
         session_of = Shape.of(self._frame).session_of
-        allowed = sessions[session_of] & (session_of >= 0)
+        allowed = np.zeros(len(session_of), bool)
+        known = session_of >= 0
+        allowed[known] = sessions[session_of[known]]
         allowed[-1] = across  # the shared tree is -1
         return allowed[self._nodes.tree]
 
