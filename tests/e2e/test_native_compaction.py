@@ -148,7 +148,8 @@ def test_a_refused_request_is_made_again_smaller_and_gives_no_second_record(
 def test_steps_that_were_compacted_away_are_native_or_in_the_checkpoint(memory: Memory) -> None:
     """§7, §13: a long turn, compacted by the host in the middle of it."""
     session = memory.host.create_session(title="long and compacted")
-    steps = [reading(memory, f"part{n}.txt", 3_000) for n in range(30)]
+    # A refusal is learnt from as a full window: larger steps would not fit beside the tools then.
+    steps = [reading(memory, f"part{n}.txt", 2_500) for n in range(30)]
     steps[8] = replace(steps[8], usage=FULL)
     steps[20] = context_overflow()
     run(memory, session, "read all the parts", *steps, text("all read"))

@@ -132,13 +132,13 @@ class SoakClient:
         self.model.count("look")
         if past:
             word = self.random.choice(sorted(past))
-            found = self.call(talk, "memory_search", query=word, family=True)
+            found = self.call(talk, "memory_search", query=f'"{word}"', family=True)
             assert found.refs, f"{word} of {talk.session.id} was not found"
             opened = self.call(talk, "memory_zoom", ref=found.refs[0], max_tokens=8_000)
             assert word in opened.output, f"{found.refs[0]} does not hold {word}"
         if gone:
             word = self.random.choice(sorted(gone))
-            found = self.call(talk, "memory_search", query=word, family=True)
+            found = self.call(talk, "memory_search", query=f'"{word}"', family=True)
             assert not found.refs, (
                 f"{talk.session.id} found {word}, which is dead, at {found.refs}:\n"
                 f"{self.model.about(word)}"

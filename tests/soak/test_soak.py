@@ -83,11 +83,11 @@ def _check(model: Model, memory: Memory, coordinator: Stubborn) -> None:
     stranger.sync()
     check_sent(stranger, stranger.assemble())
     for word in model.sample(published, WORDS_CHECKED):
-        found = stranger.call("memory_search", query=word)
+        found = stranger.call("memory_search", query=f'"{word}"')
         assert found.refs, f"{word} is published and was not found"
     private = {word for talk in model.talks for word in talk.words} - published
     for word in model.sample(model.dead | private, WORDS_CHECKED):
-        found = stranger.call("memory_search", query=word)
+        found = stranger.call("memory_search", query=f'"{word}"')
         assert not found.refs, f"{word} is not published and was found at {found.refs}"
     for talk in model.talks:
         past = talk.words
@@ -95,7 +95,7 @@ def _check(model: Model, memory: Memory, coordinator: Stubborn) -> None:
         talk.session.sync()
         check_sent(talk.session, talk.session.assemble())
         for word in model.sample(past, 10):
-            found = talk.session.call("memory_search", query=word)
+            found = talk.session.call("memory_search", query=f'"{word}"', family=True)
             assert found.refs, f"{word} of {talk.session.id} was not found"
     doctor = memory.cli("doctor", "--json")
     assert doctor.status == 0, doctor
