@@ -64,7 +64,7 @@ def sources(message: MessageInfo) -> list[Source]:
 def told(source: Source, *, mask: bool) -> str:
     """What may be told of a record; masked no second time."""
     same = source.kind is not RecordKind.TOOL_CALL and not source.attachments
-    if mask and same and has_words(source.kind, source.tool, len(source.payload)):
+    if mask and same and has_words(source.tool, len(source.payload)):
         return source.found_by
     return without_secrets(source.text, mask=mask)
 

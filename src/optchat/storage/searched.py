@@ -20,7 +20,7 @@ RULES = f"{TEXT_VERSION}/{MASK_VERSION}"
 """What the text of a record, and so an index of it, depends on."""
 
 
-def has_words(kind: RecordKind, tool: str | None, payload_bytes: int) -> bool:
+def has_words(tool: str | None, payload_bytes: int) -> bool:
     """Whether a record is searched: it holds something, and is no call or result of our own tools.
 
     What these answer is other sessions' text and no session's own, and who searches again is not
@@ -38,7 +38,7 @@ def searched_text(
     name; everything else as it is kept. Secrets are masked, whatever is configured: an index is no
     place for them.
     """
-    if not has_words(kind, tool, len(payload)):
+    if not has_words(tool, len(payload)):
         return ""
     text = readable(payload)
     if kind is RecordKind.TOOL_CALL:

@@ -277,7 +277,7 @@ class Frames:
         ) in rows:
             kind = RecordKind(name_of(RECORD_KINDS, kind_stored))
             status = None if state is None else name_of(STATUSES, state)
-            if not has_words(kind, tool, size or 0):
+            if not has_words(tool, size or 0):
                 continue
             tree = SessionTree(SessionId(session_id), generation)
             made.append(
