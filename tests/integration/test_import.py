@@ -75,7 +75,7 @@ def sessions(count: int, seed: int = 1) -> list[Session]:
             Session(
                 id=f"ses_{number:04}",
                 title=f"session {number}",
-                directory=f"/work/p{number % 3}",
+                directory=f"/code/p{number % 3}",
                 created=at,
                 updated=at + 10_000,
                 messages=messages,
@@ -163,10 +163,10 @@ def test_a_second_import_and_one_from_a_copy_keep_records_and_refs(
 def test_only_what_was_asked_for_is_taken_in(memory: Memory, tmp_path: Path) -> None:
     """By project and by time; each that is passed over is counted under its reason."""
     store = make(tmp_path / "opencode.db", 30)
-    some = take_in(memory, store, "--project", "/work/p1", "--since", "2023-11-15")
+    some = take_in(memory, store, "--project", "/code/p1", "--since", "2023-11-15")
     assert some["sessions"] + sum(some["skipped"].values()) == 30
     assert set(some["skipped"]) == {"other project", "older"}
-    assert {row[4] for row in held(memory)["sessions"]} == {"/work/p1"}
+    assert {row[4] for row in held(memory)["sessions"]} == {"/code/p1"}
 
 
 def test_a_store_that_is_none_is_refused_and_nothing_is_kept(
@@ -199,23 +199,23 @@ def test_at_each_start_membership_is_brought_up_to_the_store_before_anything_is_
         store,
         "delete from session where id = 'ses_0000'",
         "update session set title = 'renamed', time_updated = 1 where id = 'ses_0001'",
-        "update session set directory = '/work/p0/sub', time_updated = 1 where id = 'ses_0003'",
+        "update session set directory = '/code/p0/sub', time_updated = 1 where id = 'ses_0003'",
         """update session set revert = '{"messageID":"msg_000400a"}', time_updated = 1
            where id = 'ses_0004'""",
         f"update part set data = '{text}', time_updated = 5 where id = 'prt_000500a'",
         "update session set time_updated = 1 where id = 'ses_0005'",
     )
-    found = memory.cli("search", "question 000000", "--directory", "/work/p0", "--json")
+    found = memory.cli("search", "question 000000", "--directory", "/code/p0", "--json")
     assert "ses_0000" not in str(held(memory)["sessions"])
     assert not [h for h in found.data.get("hits", []) if "000000" in json.dumps(h)]
     kept = {row[0]: row for row in held(memory)["sessions"]}
     assert kept["ses_0001"][3] == "renamed"
-    assert kept["ses_0003"][4] == "/work/p0/sub"
+    assert kept["ses_0003"][4] == "/code/p0/sub"
     assert kept["ses_0004"][2] == 1
     assert kept["ses_0005"][2] == 1
-    zoomed = memory.cli("search", "quagga", "--directory", "/work/p2", "--json").data
+    zoomed = memory.cli("search", "quagga", "--directory", "/code/p2", "--json").data
     assert zoomed["hits"]
-    gone = memory.cli("search", '"question 000400"', "--directory", "/work/p1", "--json").data
+    gone = memory.cli("search", '"question 000400"', "--directory", "/code/p1", "--json").data
     assert not gone["hits"]
     whole(memory)
 
@@ -287,8 +287,8 @@ def speak(client: Client, store: Path) -> None:
         host="opencode",
         id="ses_0004",
         project_key="prj_0001",
-        project_directory="/work/p1",
-        directory="/work/p1",
+        project_directory="/code/p1",
+        directory="/code/p1",
         store=place.identity(store),
     )
     client.call("/v1/sync", SyncRequest(session=session, messages=[]), SyncResponse)

@@ -41,10 +41,10 @@ FIRST = int(os.environ.get("OPTCHAT_TEST_FUZZ_SEED", "0"))
 PROBES = 24
 """Calls for each reader and history, each made for a foreign name and for one that never was."""
 
-PLACES = (("P", "/p"), ("Q", "/q"), ("R", "/work/r"), ("R", "/work/s"), ("I", "/isolated"))
+PLACES = (("P", "/p"), ("Q", "/q"), ("R", "/code/r"), ("R", "/code/s"), ("I", "/isolated"))
 CONFIG = Config(
     memory=Memory(readiness_timeout_ms=0),
-    sharing=Sharing(isolated=["/isolated"], profiles={"work": ["/work/r", "/work/s"]}),
+    sharing=Sharing(isolated=["/isolated"], profiles={"work": ["/code/r", "/code/s"]}),
     compactor=Compactor(model="deterministic"),
     recall=Recall(aliases=True),
 )
