@@ -77,7 +77,6 @@ class _Published:
 
 
 _SCOPE = SCOPE.format("?")
-_NO_PARTS = np.empty(0, np.int32)
 
 
 class _Names:
