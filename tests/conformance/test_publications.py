@@ -89,6 +89,32 @@ def test_a_turn_is_published_once_whatever_number_the_replay_has(world):
     assert scope.publications == 1
 
 
+def test_publications_in_a_row_are_appended_together_or_not_at_all(world):
+    """I5."""
+    world.scope()
+    made = [world.a_publication(A, seq, turn_id=TurnId(f"t{seq}")) for seq in range(4)]
+
+    def append_many(*publications) -> None:
+        world.write(lambda tx: tx.publications.append_many(publications))
+
+    append_many()
+    append_many(made[0])
+    unknown = SessionTree(SessionId("a"), 7)
+    for wrong, error in (
+        ((replace(made[0], seq=1), made[2]), Conflict),
+        ((made[1], replace(made[1], seq=2)), Conflict),
+        ((made[1], made[3]), Conflict),
+        ((made[2], made[1]), Conflict),
+        ((made[1], world.a_publication(unknown, 2)), IntegrityError),
+    ):
+        with pytest.raises(error):
+            append_many(*wrong)
+    append_many(*made[1:])
+    found = world.read(lambda tx: tx.publications.range(world.scope_id, 0, 9))
+    assert list(found) == made
+    assert world.read(lambda tx: tx.sessions.scope(world.scope_id)).publications == 4
+
+
 def test_the_same_turn_in_another_generation_is_another_publication(world):
     world.scope()
     made = world.a_publication(A, 0)

@@ -345,7 +345,9 @@ def test_calls_keep_their_money_and_lose_whose_they_were(world):
 
 
 def test_tombstones_last_and_removals_are_listed_newest_first(world):
+    assert not world.read(lambda tx: tx.removals.has_buried())
     world.write(lambda tx: (tx.removals.bury("k"), tx.removals.bury("k")))
+    assert world.read(lambda tx: tx.removals.has_buried())
     assert world.read(lambda tx: tx.removals.buried(("k", "j"))) == {"k"}
     first = Removal(at_ms=1, what="one", counts={"records": 2}, places=("s1:0:3",))
     second = Removal(at_ms=2, what="two", counts={})

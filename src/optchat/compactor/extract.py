@@ -84,7 +84,7 @@ def _read(tx: Tx, job: Job, *, mask: bool) -> _Source:
     if span.count > 1:
         forest = results.forest_of(tx, tree)
         children = results.children_of(forest, span)
-        return _Merge(children, merged_bytes_max(tx, forest, span, children))
+        return _Merge(children, merged_bytes_max(forest, span, children))
     if isinstance(tree, ScopeTree):
         raise IntegrityError(f"a publication's leaf has no job of its own: {job.target}")
     record = tx.records.record(tree, span.start)

@@ -124,7 +124,6 @@ def put_merge(tx: Tx, deps: Deps, job: Job, made: Made) -> None:
     tree, span = target(job)
     forest = forest_of(tx, tree)
     made_node = parent_node(
-        tx,
         forest,
         span,
         children_of(forest, span),
@@ -139,7 +138,7 @@ def put_merge(tx: Tx, deps: Deps, job: Job, made: Made) -> None:
     _put(tx, deps, job, made_node)
     if isinstance(tree, ScopeTree):
         scope = require_scope(tx, tree.scope_id)
-        advance_shared_view(tx, deps, tree.scope_id, scope.publications)
+        advance_shared_view(tx, deps, Forest(tx, tree), scope.publications)
 
 
 def commit_turn(tx: Tx, deps: Deps, job: Job, source: TurnSource, made: Made) -> bool:
@@ -176,7 +175,8 @@ def commit_turn(tx: Tx, deps: Deps, job: Job, source: TurnSource, made: Made) ->
     )
     # A line that was lost and is back: the view may have ended before it.
     scope = require_scope(tx, published.scope_id)
-    advance_shared_view(tx, deps, published.scope_id, scope.publications)
+    forest = Forest(tx, ScopeTree(published.scope_id))
+    advance_shared_view(tx, deps, forest, scope.publications)
     return True
 
 

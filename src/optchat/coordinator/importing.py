@@ -50,9 +50,9 @@ from optchat.wire import (
 
 log = structlog.get_logger()
 
-BATCH_CHARS = 1_000_000
+BATCH_CHARS = 4_000_000
 """About how much content one transaction takes."""
-BATCH_SESSIONS = 50
+BATCH_SESSIONS = 200
 UNREADABLE_MAX = 20
 """How many sessions that cannot be read are named; the rest is counted."""
 

@@ -24,9 +24,12 @@ class Outcome(StrEnum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, unsafe_hash=True)
 class Record:
     """One sealed source record; never changed by an ordinary append (§3).
+
+    Not frozen, nor are messages, though nothing changes one: an import makes a hundred thousand of
+    them, and that would treble what one costs.
 
     ``event_key`` stands for host, host session, message, part, facet and revision, and is unique in
     the store. ``pair`` ties a tool call to its result by message and part, never by an id that a
@@ -184,7 +187,7 @@ class Session:
         return sum(change <= csn for change in self.archive_changes) % 2 == 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, unsafe_hash=True)
 class HostMessage:
     """What we hold of one message of the host: the membership that reconciliation compares.
 

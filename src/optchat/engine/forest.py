@@ -29,6 +29,9 @@ class Forest:
     lineage: Lineage | None = None
     csn: Csn | None = None
     made: dict[Span, Node] | None = None
+    _times: dict[Span, tuple[int, int]] = field(default_factory=dict[Span, tuple[int, int]])
+    _down: dict[Span, Node] = field(default_factory=dict[Span, Node])
+    _measured: dict[tuple[Span, int], Entry] = field(default_factory=dict[tuple[Span, int], Entry])
     _entries: dict[Span, Entry | None] = field(default_factory=dict[Span, Entry | None])
 
     def owner(self, span: Span) -> Tree:
@@ -43,13 +46,32 @@ class Forest:
             return None
         if self.made and span in self.made:
             return self.made[span]
+        if span in self._down:
+            return self._down[span]
         return self.tx.trees.node(self.owner(span), span, self.csn)
 
     def put_made(self) -> None:
         """Put down what was ``made``."""
         if self.made:
             self.tx.trees.put_nodes(tuple(self.made.values()))
+            self._down.update(self.made)
             self.made.clear()
+
+    def note_time(self, seq: int, completed_ms: int) -> None:
+        """Know when a turn of a scope ended whose publication is not put down yet."""
+        self._times[Span(seq, 1)] = (completed_ms, completed_ms)
+
+    def span_times(self, span: Span) -> tuple[int, int] | None:
+        """When the first and the last turn of a scope's span ended; None if all are gone."""
+        assert isinstance(self.tree, ScopeTree)
+        if span not in self._times and span.count > 1:
+            left, right = (self._times.get(child) for child in span.children)
+            if right is not None:  # then it is new, and so is the span
+                left = left or self.span_times(span.children[0]) or right
+                self._times[span] = (left[0], right[1])
+        if span in self._times:
+            return self._times[span]
+        return self.tx.publications.completed(self.tree.scope_id, span.start, span.end_exclusive)
 
     def ref(self, span: Span) -> Ref:
         if isinstance(self.tree, ScopeTree):
@@ -67,8 +89,11 @@ class Forest:
         return self._entries[span]
 
     def entry_of(self, node: Node) -> Entry:
-        rendered = self.line(node)
-        return Entry(node.span, node.revision, len(rendered.encode()), text_tokens(rendered))
+        key = (node.span, node.revision)
+        if key not in self._measured:
+            rendered = self.line(node)
+            self._measured[key] = Entry(*key, len(rendered.encode()), text_tokens(rendered))
+        return self._measured[key]
 
     def covering(self, span: Span) -> list[Entry] | None:
         """The fewest durable nodes that cover a span; None while a leaf of it is not there."""
@@ -91,6 +116,10 @@ class Forest:
         for owner_tree, first, last in self._pieces(start, end_exclusive):
             at = first
             while at < last:
+                if (made := self._down.get(Span(at, 1))) is not None:
+                    found.append(self.entry_of(made))
+                    at += 1
+                    continue
                 leaves = self.tx.trees.leaves_from(owner_tree, at, min(512, last - at))
                 found += [self.entry_of(leaf) for leaf in leaves]
                 at += len(leaves)

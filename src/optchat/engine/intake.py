@@ -13,7 +13,6 @@ from optchat.engine import past
 from optchat.engine.deps import Deps
 from optchat.engine.payloads import Prepared
 from optchat.engine.sync import sync
-from optchat.refs import ScopeId
 from optchat.storage.ports import Tx
 from optchat.wire import SyncRequest, SyncResponse
 
@@ -36,17 +35,13 @@ def take_in(tx: Tx, deps: Deps, readings: Sequence[Reading]) -> list[SyncRespons
         BadInput, EventConflict: as ``sync``; nothing of any of them is written.
     """
     answers: list[SyncResponse] = []
-    scopes = set[ScopeId]()
+    publishing = past.Publishing(tx, deps)
     for reading in readings:
         info = reading.request.session
-        answer = sync(tx, deps, reading.request, reading.prepared, is_past=True)
+        answer = sync(tx, deps, reading.request, reading.prepared, publishing=publishing)
         answers.append(answer)
         session = tx.sessions.session_of_host(info.host, info.id)
-        if session is None:
-            continue
-        if not answer.need and session.host_mark != reading.mark:
+        if session is not None and not answer.need and session.host_mark != reading.mark:
             tx.sessions.put_session(replace(session, host_mark=reading.mark))
-        if answer.sealed:
-            scopes.update(tx.sessions.scopes_of(session.session_id))
-    past.show(tx, deps, sorted(scopes))
+    publishing.put_down()
     return answers

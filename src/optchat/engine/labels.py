@@ -8,7 +8,6 @@ from optchat.core import context
 from optchat.core.publications import Publication
 from optchat.core.records import Record, RecordKind, Session
 from optchat.errors import IntegrityError
-from optchat.refs import ScopeId, Span
 from optchat.storage.ports import Tx
 
 
@@ -59,6 +58,6 @@ def publication_label(publication: Publication, name: str) -> str:
     return f"{name} {publication.outcome.value} {when}"
 
 
-def range_label(tx: Tx, scope_id: ScopeId, span: Span) -> str:
-    ends = tx.publications.completed(scope_id, span.start, span.end_exclusive)
-    return "" if ends is None else f"{context.utc_minute(ends[0])}..{context.utc_minute(ends[1])}"
+def range_label(times: tuple[int, int] | None) -> str:
+    """The structured part of a line over several publications: when the first and last ended."""
+    return "" if times is None else "..".join(map(context.utc_minute, times))

@@ -137,10 +137,10 @@ def complete_parents(
         left, right = pair
         text = joined((left, right)) if left is not None and right is not None else None
         if left is not None and right is not None and text is not None:
-            take(forest, parent_node(tx, forest, span, (left, right), text, VERBATIM, csn))
+            take(forest, parent_node(forest, span, (left, right), text, VERBATIM, csn))
             continue
         if left is not None and right is not None and (is_past or is_unsummarised((left, right))):
-            take(forest, stand_in(tx, forest, span, (left, right), csn))
+            take(forest, stand_in(forest, span, (left, right), csn))
             continue
         waits = tuple(
             (forest.owner(child), child)
@@ -151,7 +151,6 @@ def complete_parents(
 
 
 def parent_node(
-    tx: Tx,
     forest: Forest,
     span: Span,
     children: tuple[Node, Node],
@@ -171,7 +170,7 @@ def parent_node(
         span=span,
         revision=revision,
         kind=kind or (NodeKind.VERBATIM if model == VERBATIM else NodeKind.SUMMARY),
-        label=_parent_label(tx, forest, span) if label is None else label,
+        label=_parent_label(forest, span) if label is None else label,
         text=text,
         input_hash=children_hash(children),
         model=model,
@@ -189,16 +188,15 @@ def is_unsummarised(children: tuple[Node, Node]) -> bool:
 
 
 def stand_in(
-    tx: Tx, forest: Forest, span: Span, children: tuple[Node, Node], csn: Csn, *, revision: int = 1
+    forest: Forest, span: Span, children: tuple[Node, Node], csn: Csn, *, revision: int = 1
 ) -> Node:
     """The node over history that was taken in: how much of it there is, and how its parts begin."""
     head = f"(history, {span.count} turns) "
-    label = _parent_label(tx, forest, span)
+    label = _parent_label(forest, span)
     room = _room(forest, span, label, children)
     each = (min(room, STAND_IN_BYTES_MAX) - len(head) - 3) // 2
     left, right = (context.shorten(_HEAD.sub("", c.text), max(each, 8)) for c in children)
     return parent_node(
-        tx,
         forest,
         span,
         children,
@@ -217,7 +215,7 @@ def stand_in_again(tx: Tx, forest: Forest, span: Span, csn: Csn, *, revision: in
     left, right = (forest.node(child) for child in span.children)
     if left is None or right is None or not is_unsummarised((left, right)):
         return False
-    commit(tx, stand_in(tx, forest, span, (left, right), csn, revision=revision))
+    commit(tx, stand_in(forest, span, (left, right), csn, revision=revision))
     return True
 
 
@@ -233,26 +231,24 @@ def is_unmade(tx: Tx, tree: Tree, span: Span) -> bool:
 _HEAD = re.compile(r"^\(history[^)]*\) ")
 
 
-def merged_bytes_max(tx: Tx, forest: Forest, span: Span, children: tuple[Node, Node]) -> int:
+def merged_bytes_max(forest: Forest, span: Span, children: tuple[Node, Node]) -> int:
     """How long the text over two children may be, so that its line is shorter than theirs (§6).
 
     A view can only shrink through such lines: one that is longer is never taken for its children,
     nor is anything above it.
     """
-    return _room(forest, span, _parent_label(tx, forest, span), children)
+    return _room(forest, span, _parent_label(forest, span), children)
 
 
 def _room(forest: Forest, span: Span, label: str, children: tuple[Node, Node]) -> int:
     frame = len(context.line(str(forest.ref(span)), label, "").encode())
-    members = sum(len(forest.line(child).encode()) for child in children)
+    members = sum(forest.entry_of(child).line_bytes for child in children)
     return min(SUMMARY_BYTES_MAX, members - frame - 1)
 
 
-def _parent_label(tx: Tx, forest: Forest, span: Span) -> str:
+def _parent_label(forest: Forest, span: Span) -> str:
     """When the turns of a scope's span were; a session's own line says nothing beside its text."""
-    if isinstance(forest.tree, ScopeTree):
-        return range_label(tx, forest.tree.scope_id, span)
-    return ""
+    return range_label(forest.span_times(span)) if isinstance(forest.tree, ScopeTree) else ""
 
 
 def children_hash(children: tuple[Node, Node]) -> str:

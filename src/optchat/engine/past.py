@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import get_args, get_type_hints
 
 from optchat.core import context
+from optchat.core.publications import Publication
 from optchat.core.records import Lineage, Record, RecordKind, Session, Turn
 from optchat.core.tree import Node, NodeKind, ScopeTree, SessionTree
 from optchat.engine import nodes
@@ -29,7 +30,7 @@ from optchat.engine.publish import (
 )
 from optchat.engine.sessions import generation_of, require_scope
 from optchat.limits import SUMMARY_BYTES_MAX
-from optchat.refs import ScopeId, Span
+from optchat.refs import Csn, ScopeId, Span
 from optchat.storage.ports import Tx
 from optchat.wire import ToolRequest
 
@@ -48,55 +49,103 @@ class Fresh:
     texts: Sequence[str]
 
 
-def publish_past(
-    tx: Tx, deps: Deps, session: Session, turns: Sequence[Turn], *, history: Lineage, fresh: Fresh
-) -> None:
-    """Publish closed turns, each under a line that names it; ``show`` brings the shared view up.
+class Publishing:
+    """Turns of the past on their way into their scopes' trees, of all sessions of a transaction.
 
-    A turn of no scope, or without records of its own, is published nowhere, as ever.
+    Together, for a tree grows at its end: what one turn's parents are made from has just been made.
     """
-    for scope_id in dict.fromkeys(turn.scope_id for turn in turns):
-        known = tx.sessions.session_in(scope_id, session.session_id) if scope_id else None
-        if scope_id is None or known is None:
-            continue
-        scope, name = require_scope(tx, scope_id), session_name(tx, known)
-        csn = tx.meta.next_csn()
-        forest = Forest(tx, ScopeTree(scope_id), made={})
+
+    def __init__(self, tx: Tx, deps: Deps) -> None:
+        self._tx = tx
+        self._deps = deps
+        self._open: dict[ScopeId, _Shelf] = {}
+
+    def add(
+        self, session: Session, turns: Sequence[Turn], *, history: Lineage, fresh: Fresh
+    ) -> None:
+        """Publish closed turns of a session, each under a line that names it.
+
+        A turn of no scope, or without records of its own, is published nowhere, as ever.
+        """
+        tx = self._tx
+        names: dict[ScopeId, str | None] = {}
         for turn in turns:
-            cover = source_cover(history, turn) if turn.scope_id == scope_id else ()
-            start_seq, _ = published_range(history, turn)
-            if not cover:
+            cover = source_cover(history, turn) if turn.scope_id is not None else ()
+            if turn.scope_id is None or not cover:
                 continue
+            if turn.scope_id not in names:
+                known = tx.sessions.session_in(turn.scope_id, session.session_id)
+                names[turn.scope_id] = session_name(tx, known) if known is not None else None
+            name = names[turn.scope_id]
+            if name is None:
+                continue
+            shelf = self._shelf(turn.scope_id)
             publication = publication_of(
-                deps, session, turn, scope, start_seq=start_seq, cover=cover, csn=csn
+                self._deps,
+                session,
+                turn,
+                turn.scope_id,
+                shelf.end,
+                start_seq=published_range(history, turn)[0],
+                cover=cover,
+                csn=shelf.csn,
             )
-            if not tx.publications.append(publication):
-                continue
-            scope = replace(scope, publications=scope.publications + 1)
-            leaf = Node(
-                tree=forest.tree,
-                span=Span(publication.seq, 1),
-                revision=1,
-                kind=NodeKind.FALLBACK,
-                label=publication_label(publication, name),
-                text=_line(tx, deps, turn, history, fresh),
-                input_hash=nodes.digest(publication.outcome.value),
-                model=nodes.IMPORTED,
-                prompt_version=nodes.IMPORTED,
-                born=csn,
+            text = _line(tx, self._deps, turn, history, fresh)
+            self._put(shelf, publication, publication_label(publication, name), text)
+
+    def put_down(self) -> None:
+        """Write what has come together, and take it into the scopes' views."""
+        for shelf in self._open.values():
+            self._tx.publications.append_many(shelf.publications)
+            shelf.forest.put_made()
+            advance_shared_view(self._tx, self._deps, shelf.forest, shelf.end)
+        self._open.clear()
+
+    def _shelf(self, scope_id: ScopeId) -> _Shelf:
+        if scope_id not in self._open:
+            self._open[scope_id] = _Shelf(
+                Forest(self._tx, ScopeTree(scope_id), made={}),
+                require_scope(self._tx, scope_id).publications,
+                self._tx.meta.next_csn(),
             )
-            nodes.take(forest, leaf)
-            end = scope.publications
-            nodes.complete_parents(tx, deps, forest, end, scope_id, csn, is_past=True)
-        forest.put_made()
+        return self._open[scope_id]
+
+    def _put(self, shelf: _Shelf, publication: Publication, label: str, text: str) -> None:
+        leaf = Node(
+            tree=shelf.forest.tree,
+            span=Span(publication.seq, 1),
+            revision=1,
+            kind=NodeKind.FALLBACK,
+            label=label,
+            text=text,
+            input_hash=nodes.digest(publication.outcome.value),
+            model=nodes.IMPORTED,
+            prompt_version=nodes.IMPORTED,
+            born=shelf.csn,
+        )
+        shelf.publications.append(publication)
+        shelf.end += 1
+        shelf.forest.note_time(publication.seq, publication.completed_ms)
+        nodes.take(shelf.forest, leaf)
+        nodes.complete_parents(
+            self._tx,
+            self._deps,
+            shelf.forest,
+            shelf.end,
+            publication.scope_id,
+            shelf.csn,
+            is_past=True,
+        )
 
 
-def show(tx: Tx, deps: Deps, scope_ids: Sequence[ScopeId]) -> None:
-    """Take what was published of the past into the scopes' views."""
-    for scope_id in scope_ids:
-        scope = tx.sessions.scope(scope_id)
-        if scope is not None and scope.publications:
-            advance_shared_view(tx, deps, scope_id, scope.publications)
+@dataclass(slots=True)
+class _Shelf:
+    """What is on its way into one scope: publications up to ``end``, under one commit number."""
+
+    forest: Forest
+    end: int
+    csn: Csn
+    publications: list[Publication] = field(default_factory=list[Publication])
 
 
 def _line(tx: Tx, deps: Deps, turn: Turn, history: Lineage, fresh: Fresh) -> str:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from optchat.core.publications import CoverPart, Publication
 from optchat.core.records import Lineage, RecordKind, Segment, Session, Turn
-from optchat.core.scopes import Scope
 from optchat.core.tree import Node, NodeKind, ScopeTree, SessionTree, cover
 from optchat.core.views import advance
 from optchat.engine.deps import Deps
@@ -168,7 +167,14 @@ def publish(
     scope = require_scope(tx, turn.scope_id)
     csn = tx.meta.next_csn()
     publication = publication_of(
-        deps, session, turn, scope, start_seq=source.start_seq, cover=source.cover, csn=csn
+        deps,
+        session,
+        turn,
+        scope.scope_id,
+        scope.publications,
+        start_seq=source.start_seq,
+        cover=source.cover,
+        csn=csn,
     )
     if not tx.publications.append(publication):
         return None
@@ -189,7 +195,7 @@ def publish(
     tx.trees.put_node(leaf)
     forest = Forest(tx, tree)
     complete_parents(tx, deps, forest, publication.seq + 1, scope.scope_id, csn)
-    advance_shared_view(tx, deps, scope.scope_id, publication.seq + 1)
+    advance_shared_view(tx, deps, forest, publication.seq + 1)
     return publication
 
 
@@ -197,18 +203,19 @@ def publication_of(
     deps: Deps,
     session: Session,
     turn: Turn,
-    scope: Scope,
+    scope_id: ScopeId,
+    seq: int,
     *,
     start_seq: int,
     cover: tuple[CoverPart, ...],
     csn: Csn,
 ) -> Publication:
-    """A closed turn under the scope's next number."""
+    """A closed turn under a number of a scope."""
     assert turn.outcome is not None
     assert turn.end_seq_exclusive is not None
     return Publication(
-        scope_id=scope.scope_id,
-        seq=scope.publications,
+        scope_id=scope_id,
+        seq=seq,
         session_id=session.session_id,
         generation=turn.generation,
         turn_id=turn.turn_id,
@@ -224,14 +231,12 @@ def publication_of(
     )
 
 
-def advance_shared_view(tx: Tx, deps: Deps, scope_id: ScopeId, length: int) -> None:
-    """Take new leaves into the scope's view and shrink it as far as parents allow (§6).
+def advance_shared_view(tx: Tx, deps: Deps, forest: Forest, length: int) -> None:
+    """Take new leaves into a scope's view and shrink it as far as parents allow (§6).
 
     Also called when a parent becomes durable, so that shrinking does not wait for the next append.
     """
-    tree = ScopeTree(scope_id)
-    view = tx.trees.view(tree)
-    forest = Forest(tx, tree)
+    view = tx.trees.view(forest.tree)
     moved = advance(
         view,
         forest.leaf_entries(view.covered, length),
@@ -240,4 +245,4 @@ def advance_shared_view(tx: Tx, deps: Deps, scope_id: ScopeId, length: int) -> N
         low_bytes=deps.config.memory.shared_low_bytes,
     )
     if moved is not view:
-        tx.trees.put_view(tree, moved, tx.meta.next_csn())
+        tx.trees.put_view(forest.tree, moved, tx.meta.next_csn())

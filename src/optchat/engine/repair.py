@@ -113,4 +113,4 @@ def _mend_view(tx: Tx, deps: Deps, forest: Forest) -> None:
     tx.trees.put_view(forest.tree, mended, tx.meta.next_csn())
     if isinstance(forest.tree, ScopeTree):
         scope = require_scope(tx, forest.tree.scope_id)
-        advance_shared_view(tx, deps, scope.scope_id, scope.publications)
+        advance_shared_view(tx, deps, Forest(tx, ScopeTree(scope.scope_id)), scope.publications)

@@ -35,7 +35,7 @@ from optchat.engine.sessions import (
     scope_for,
     session_of,
 )
-from optchat.engine.tombstones import FORGOTTEN, NO_DIGEST, is_forgotten, message_key
+from optchat.engine.tombstones import FORGOTTEN, NO_DIGEST, forgotten_messages, is_forgotten
 from optchat.errors import BadInput, EventConflict
 from optchat.limits import MESSAGES_MAX
 from optchat.refs import BlobHash, Csn, ScopeId, TurnId
@@ -56,13 +56,13 @@ def sync(
     prepared: Prepared,
     commit: str | None = None,
     *,
-    is_past: bool = False,
+    publishing: past.Publishing | None = None,
 ) -> SyncResponse:
     """Compare and seal one session; safe to repeat.
 
     ``prepared``: what ``prepare`` made of the request before the transaction.
-    ``is_past``: it is history that is taken in. Then no job is made: turns are published at once
-    under a line that only names them, and nodes are left to when the session is used again.
+    ``publishing``: it is history that is taken in. Then no job is made: its turns are published
+    there, under a line that only names them, and nodes are left to when the session is used again.
     ``commit`` is the revision observed in the session's directory, if any. A history that was read
     later and is no append (an edit, a rewind, a removal) begins a new generation; one that was read
     earlier, such as a late or repeated delivery, changes nothing.
@@ -100,7 +100,7 @@ def sync(
         session = replace(session, observed_ms=request.observed_ms)
         tx.sessions.put_session(session)
     held = stored[:common]
-    sealing = _Sealing(tx, deps, session, request, commit, held, prepared, is_past=is_past)
+    sealing = _Sealing(tx, deps, session, request, commit, held, prepared, publishing=publishing)
     sealing.run(common)
     return _response(tx, sealing.session, need=sealing.need, sealed=sealing.sealed)
 
@@ -217,7 +217,7 @@ class _Sealing:
         held: Sequence[HostMessage],
         prepared: Prepared,
         *,
-        is_past: bool,
+        publishing: past.Publishing | None,
     ) -> None:
         self.tx = tx
         self.deps = deps
@@ -225,7 +225,7 @@ class _Sealing:
         self.request = request
         self.commit = commit
         self.prepared = prepared
-        self.is_past = is_past
+        self.publishing = publishing
         self.need: list[str] = []
         self.sealed = 0
         self.lineage: Lineage = own_lineage(tx, session)
@@ -235,7 +235,7 @@ class _Sealing:
         if self.turn is not None:
             self.last_ms = self._last_recorded_ms(self.turn)
         self._already = self._sealed_behind(held[-1].end_seq_exclusive if held else 0)
-        self._forgotten: set[str] = set()
+        self._forgotten = frozenset[str]()
         self._messages: list[HostMessage] = []
         self._opened: dict[TurnId, Turn] = {}
         self._events: list[_Sealed | Turn] = []
@@ -258,8 +258,8 @@ class _Sealing:
 
     def run(self, position: int) -> None:
         messages, info = self.request.messages, self.request.session
-        new = {message_key(info.host, info.id, m.id): m.id for m in messages[position:]}
-        self._forgotten = {new[key] for key in self.tx.removals.buried(new)}
+        ids = [message.id for message in messages[position:]]
+        self._forgotten = forgotten_messages(self.tx, info, ids)
         blocked = False
         for index in range(position, len(messages)):
             message = messages[index]
@@ -310,6 +310,8 @@ class _Sealing:
     def _open(self, message: MessageInfo) -> None:
         if scope_for(self.tx, self.deps, self.session) != self.session.scope_id:
             self._write()  # what a move takes back must be there
+            if self.publishing is not None:
+                self.publishing.put_down()
             self.session = settle(self.tx, self.deps, self.session)
         self.turn = Turn(
             turn_id=TurnId(self.deps.ids.new_id()),
@@ -370,7 +372,7 @@ class _Sealing:
 
     def _write(self) -> None:
         """Put down what has come together, then grow the trees over it and schedule what is due."""
-        if self._events and not self.is_past:
+        if self._events and self.publishing is None:
             # The session is used again: what was taken in of it as history gets its nodes first.
             past.make_nodes(self.tx, self.deps, self.session, self.lineage)
         sealed = [event for event in self._events if isinstance(event, _Sealed)]
@@ -418,8 +420,8 @@ class _Sealing:
             self.tx, own.tree, number=self.session.number, lineage=self.lineage, made={}
         )
         csn = self.tx.meta.next_csn() if records else Csn(0)
-        if self.is_past:
-            self._publish_past(records)
+        if self.publishing is not None:
+            self._publish_past(self.publishing, records)
             return
         pending = iter(records)
         mask = self.deps.config.privacy.mask
@@ -441,7 +443,7 @@ class _Sealing:
             complete_parents(self.tx, self.deps, forest, record.seq + 1, scope_id, csn)
         forest.put_made()
 
-    def _publish_past(self, records: Sequence[Record]) -> None:
+    def _publish_past(self, publishing: past.Publishing, records: Sequence[Record]) -> None:
         """Under lines that only name the turns; their nodes are left unmade."""
         if records:
             generation = generation_of(self.tx, self.lineage.segments[-1].tree)
@@ -456,14 +458,7 @@ class _Sealing:
             if isinstance(turn, Turn)
             and (not self._copied(turn) or self.request.session.fork_of is None)
         ]
-        past.publish_past(
-            self.tx,
-            self.deps,
-            self.session,
-            turns,
-            history=self.lineage,
-            fresh=past.Fresh(records, texts),
-        )
+        publishing.add(self.session, turns, history=self.lineage, fresh=past.Fresh(records, texts))
 
     def _finish(self, turn: Turn) -> None:
         hurry_session(self.tx, self.deps, self.session.session_id, turn.closed_ms or 0)

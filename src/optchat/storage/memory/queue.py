@@ -297,6 +297,9 @@ class MemoryRemovals:
     def bury(self, key: str) -> None:
         self._changes.put(self._tables.tombstones, key, None)
 
+    def has_buried(self) -> bool:
+        return bool(self._tables.tombstones)
+
     def buried(self, keys: Collection[str]) -> frozenset[str]:
         return frozenset(key for key in keys if key in self._tables.tombstones)
 

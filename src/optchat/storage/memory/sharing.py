@@ -46,23 +46,40 @@ class MemoryPublications:
         self._tables = changes.tables
 
     def append(self, publication: Publication) -> bool:
-        p = publication
-        identity = (p.scope_id, p.session_id, p.generation, p.turn_id)
-        for other in self._tables.publications.values():
-            if (other.scope_id, other.session_id, other.generation, other.turn_id) == identity:
-                return False
-        scope = self._tables.scopes.get(p.scope_id)
-        if scope is None or scope.publications != p.seq:
-            raise Conflict(
-                f"publication {p.seq} of {p.scope_id} is not the next one; nothing was published."
-            )
-        if any(part.tree not in self._tables.generations for part in p.cover):
-            raise IntegrityError("a generation of the cover is not there; nothing was published.")
-        self._changes.put(self._tables.publications, (p.scope_id, p.seq), p)
-        self._changes.put(
-            self._tables.scopes, p.scope_id, replace(scope, publications=scope.publications + 1)
-        )
+        if self._published((publication,)):
+            return False
+        self._append((publication,))
         return True
+
+    def append_many(self, publications: Sequence[Publication]) -> None:
+        if self._published(publications):
+            raise Conflict("a turn is published already; nothing was published.")
+        if publications:
+            self._append(publications)
+
+    def _published(self, publications: Sequence[Publication]) -> bool:
+        asked = {_identity(p) for p in publications}
+        held = set(map(_identity, self._tables.publications.values()))
+        return bool(asked & held) or len(asked) < len(publications)
+
+    def _append(self, publications: Sequence[Publication]) -> None:
+        first = publications[0]
+        scope = self._tables.scopes.get(first.scope_id)
+        for number, p in enumerate(publications):
+            following = scope.publications + number if scope is not None else None
+            if p.seq != following or p.scope_id != first.scope_id:
+                raise Conflict(
+                    f"publication {p.seq} of {p.scope_id} is not the next one; "
+                    "nothing was published."
+                )
+        assert scope is not None
+        parts = (part for p in publications for part in p.cover)
+        if any(part.tree not in self._tables.generations for part in parts):
+            raise IntegrityError("a generation of the cover is not there; nothing was published.")
+        for p in publications:
+            self._changes.put(self._tables.publications, (p.scope_id, p.seq), p)
+        count = scope.publications + len(publications)
+        self._changes.put(self._tables.scopes, scope.scope_id, replace(scope, publications=count))
 
     def publication(self, scope_id: ScopeId, seq: int) -> Publication | None:
         return self._tables.publications.get((scope_id, seq))
@@ -209,3 +226,8 @@ class MemoryPublications:
         ]
         found.sort(key=lambda row: (-row[3], row[0].number, row[0].session_id))
         return tuple(found)
+
+
+def _identity(publication: Publication) -> tuple[ScopeId, SessionId, int, TurnId]:
+    p = publication
+    return p.scope_id, p.session_id, p.generation, p.turn_id

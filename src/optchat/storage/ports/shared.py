@@ -117,6 +117,15 @@ class Publications(Protocol):
         """
         ...
 
+    def append_many(self, publications: Sequence[Publication]) -> None:
+        """``append`` for publications of one scope in a row, none of which is there yet.
+
+        Raises:
+            Conflict: as ``append``, or one of them is published already; nothing is written.
+            IntegrityError: as ``append``.
+        """
+        ...
+
     def publication(self, scope_id: ScopeId, seq: int) -> Publication | None: ...
     def of_turn(self, turn_id: TurnId) -> Publication | None:
         """The live publication of a turn; the last made, should several scopes hold one."""

@@ -36,6 +36,10 @@ class Removals(Protocol):
         """Set a tombstone; again is a no-op. ``key`` is a hash and says nothing by itself."""
         ...
 
+    def has_buried(self) -> bool:
+        """Whether there is any tombstone."""
+        ...
+
     def buried(self, keys: Collection[str]) -> frozenset[str]:
         """Those of ``keys`` that have a tombstone."""
         ...

@@ -6,8 +6,8 @@ list, so a list only ever grows at its end.
 
 from __future__ import annotations
 
+import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from binascii import Error
 from collections.abc import Sequence
 
 RECORD_KINDS = ("user", "assistant", "tool_call", "tool_result", "report")
@@ -15,6 +15,8 @@ NODE_KINDS = ("verbatim", "summary", "fallback")
 MAKERS = ("verbatim", "import", "none")
 """The model names and prompt versions of what no model made."""
 STATUSES = ("completed", "error", "interrupted")
+
+_BASE64 = re.compile(r"(?:[A-Za-z0-9_-]{4})*(?:[A-Za-z0-9_-]{2,3})?")
 
 
 def code(names: Sequence[str], name: str) -> int | str:
@@ -29,11 +31,11 @@ def name_of(names: Sequence[str], stored: int | str) -> str:
 
 def hash_bytes(text: str) -> bytes | str:
     """A hash in base64 without padding as its bytes; a text that is none as it is."""
-    try:
-        found = urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    except (Error, ValueError):
+    if not _BASE64.fullmatch(text):
         return text
-    return found if hash_text(found) == text else text
+    found = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    # Bits behind the last byte would be lost.
+    return found if len(text) % 4 == 0 or hash_text(found) == text else text
 
 
 def hash_text(stored: bytes | str) -> str:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -50,54 +50,79 @@ class SqlitePublications:
         self._sql = sql
 
     def append(self, publication: Publication) -> bool:
-        p = publication
-        found = self._sql.one(
-            f"select (select seq from publication where scope = {SCOPE.format('?1')} "
-            "and session_id = ?2 and generation = ?3 and turn_id = ?4), "
-            "(select publications from scope where scope_id = ?1)",
-            (p.scope_id, p.session_id, p.generation, p.turn_id),
-        )
-        published, following = found if found is not None else (None, None)
-        if published is not None:
+        if self._published((publication,)):
             return False
-        if following != p.seq:
-            raise Conflict(
-                f"publication {p.seq} of {p.scope_id} is not the next one ({following}); "
-                "nothing was published."
-            )
-        ranges = [
-            (p.scope_id, p.seq, self._generation_id(tree), start, end)
-            for tree, start, end in _ranges(p.cover)
-        ]
-        self._sql.run(
+        self._append((publication,))
+        return True
+
+    def append_many(self, publications: Sequence[Publication]) -> None:
+        if self._published(publications):
+            raise Conflict("a turn is published already; nothing was published.")
+        if publications:
+            self._append(publications)
+
+    def _published(self, publications: Sequence[Publication]) -> bool:
+        """Whether one of these turns is published in its scope."""
+        asked = [(p.scope_id, p.session_id, p.generation, p.turn_id) for p in publications]
+        row = self._sql.one(
+            "select 1 from json_each(?) as asked cross join scope as s "
+            "on s.scope_id = asked.value ->> 0 cross join publication as p "
+            "on p.turn_id = asked.value ->> 3 and p.scope = s.id "
+            "and p.session_id = asked.value ->> 1 and p.generation = asked.value ->> 2 limit 1",
+            (msgspec.json.encode(asked).decode(),),
+        )
+        return row is not None or len(set(asked)) < len(asked)
+
+    def _append(self, publications: Sequence[Publication]) -> None:
+        first = publications[0]
+        row = self._sql.one(
+            "select id, publications from scope where scope_id = ?", (first.scope_id,)
+        )
+        scope, following = row if row is not None else (None, None)
+        for number, p in enumerate(publications):
+            if following is None or p.seq != following + number or p.scope_id != first.scope_id:
+                raise Conflict(
+                    f"publication {p.seq} of {p.scope_id} is not the next one ({following}); "
+                    "nothing was published."
+                )
+        trees = {part.tree for p in publications for part in p.cover}
+        generations = {tree: self._generation_id(tree) for tree in trees}
+        self._sql.many(
             f"insert into publication (scope, {_PUBLICATION}) "
-            f"values ({_NUMBER}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
-                p.scope_id,
-                p.seq,
-                p.session_id,
-                p.generation,
-                p.turn_id,
-                p.start_seq,
-                p.end_seq_exclusive,
-                p.outcome.value,
-                p.opened_ms,
-                p.completed_ms,
-                p.published_ms,
-                searchable(p.title),
-                p.born,
-                p.died,
+                (
+                    scope,
+                    p.seq,
+                    p.session_id,
+                    p.generation,
+                    p.turn_id,
+                    p.start_seq,
+                    p.end_seq_exclusive,
+                    p.outcome.value,
+                    p.opened_ms,
+                    p.completed_ms,
+                    p.published_ms,
+                    searchable(p.title),
+                    p.born,
+                    p.died,
+                )
+                for p in publications
             ),
         )
         self._sql.many(
             "insert into published (scope, publication, generation_id, start, end_exclusive) "
-            f"values ({_NUMBER}, ?, ?, ?, ?)",
-            ranges,
+            "values (?, ?, ?, ?, ?)",
+            (
+                (scope, p.seq, generations[tree], start, end)
+                for p in publications
+                for tree, start, end in _ranges(p.cover)
+            ),
         )
         self._sql.run(
-            "update scope set publications = publications + 1 where scope_id = ?", (p.scope_id,)
+            "update scope set publications = publications + ? where id = ?",
+            (len(publications), scope),
         )
-        return True
 
     def publication(self, scope_id: ScopeId, seq: int) -> Publication | None:
         found = self._publications(f"where p.scope = {_NUMBER} and p.seq = ?", (scope_id, seq))

@@ -24,7 +24,7 @@ from optchat.storage.sqlite.codes import (
     hash_text,
     name_of,
 )
-from optchat.storage.sqlite.connection import Row, Sql
+from optchat.storage.sqlite.connection import Args, Row, Sql
 from optchat.storage.sqlite.frames import drop_frames
 
 _RECORD = (
@@ -86,11 +86,10 @@ class SqliteRecords:
         if any(record.payload not in blobs for record in records):
             raise IntegrityError("a record's payload is not kept; nothing was sealed.")
         places = self._places(generation_id, records)
-        self._sql.many(
-            "insert into record (generation_id, seq, event_key, turn_id, message_id, kind, "
-            "host_time_ms, sealed_ms, blob, place, tool, pair, status, truncated, attachments) "
-            "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
+        rows: list[Args] = []
+        for r in records:
+            place = places[_where(r)]
+            rows.append(
                 (
                     generation_id,
                     r.seq,
@@ -98,18 +97,22 @@ class SqliteRecords:
                     r.turn_id,
                     r.message_id,
                     code(RECORD_KINDS, r.kind.value),
-                    r.host_time_ms - places[_where(r)].host_time_ms,
-                    r.sealed_ms - places[_where(r)].sealed_ms,
+                    r.host_time_ms - place.host_time_ms,
+                    r.sealed_ms - place.sealed_ms,
                     blobs[r.payload],
-                    places[_where(r)].number,
+                    place.number,
                     r.tool,
                     r.pair and hash_bytes(r.pair),
                     r.status and code(STATUSES, r.status),
                     r.truncated,
                     msgspec.json.encode(r.attachments).decode() if r.attachments else None,
                 )
-                for r in records
-            ),
+            )
+        self._sql.many(
+            "insert into record (generation_id, seq, event_key, turn_id, message_id, kind, "
+            "host_time_ms, sealed_ms, blob, place, tool, pair, status, truncated, attachments) "
+            "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            rows,
         )
         self._sql.run(
             "update generation set length = ? where id = ?", (start + len(records), generation_id)
@@ -171,6 +174,12 @@ class SqliteRecords:
         return 0 if row is None else int(row[0])
 
     def messages(self, session_id: SessionId, start: int = 0) -> tuple[HostMessage, ...]:
+        if start <= 0:
+            rows = self._sql.all(
+                f"select {_MESSAGE} from message where session_id = ? order by position",
+                (session_id,),
+            )
+            return tuple(map(_message, rows))
         # Positions and first records grow together, so that a search by halves finds the place.
         before = (
             "(select start_seq from message where session_id = ?1 "
@@ -178,7 +187,7 @@ class SqliteRecords:
         )
         rows = self._sql.all(
             "with recursive half (low, high) as ("
-            "select 0, iif(?2 > 0, coalesce(max(position) + 1, 0), 0) from message "
+            "select 0, coalesce(max(position) + 1, 0) from message "
             "where session_id = ?1 union all "
             f"select iif({before}, (low + high) / 2 + 1, low), "
             f"iif({before}, high, (low + high) / 2) from half where low < high) "

@@ -25,6 +25,9 @@ class SqliteRemovals:
         )
         return frozenset(row[0] for row in rows)
 
+    def has_buried(self) -> bool:
+        return self._sql.one("select 1 from tombstone limit 1") is not None
+
     def log(self, removal: Removal) -> None:
         self._sql.run(
             "insert into removal (at_ms, what, counts, places) values (?, ?, ?, ?)",
