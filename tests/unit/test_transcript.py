@@ -17,6 +17,7 @@ import apsw
 import msgspec
 import pytest
 
+from optchat.errors import BadInput
 from optchat.evaluation import hoststore
 from optchat.evaluation.files import Message, Session, Text, Tool
 from optchat.hosts.opencode.transcript import javascript, place
@@ -194,6 +195,25 @@ def test_half_a_character_is_replaced_as_the_plugin_does() -> None:
     """§3: no UTF-8 can carry it, and one such part must not keep a session out."""
     part = decode('{"type":"text","text":"cut \\ud83d"}', HostPart)
     assert part.text == "cut \ufffd"
+
+
+@pytest.mark.parametrize("given", [f"{'[' * 5000}{']' * 5000}", "[" * 600 + "0.5" + "]" * 600])
+def test_a_call_that_is_nested_beyond_reading_is_its_session_s_error(tmp_path: Path, given: str):
+    """§3: that session is named as unreadable, and an import goes on with the next."""
+    call = Tool(id="prt_1", tool="bash", input={}, output="x")
+    message = Message(id="msg_1", role="assistant", created=1, parts=[call])
+    session = Session(
+        id="ses_1", title="t", directory="/work", created=1, updated=1, messages=[message]
+    )
+    database = tmp_path / "opencode.db"
+    hoststore.write(database, [session])
+    db: Any = apsw.Connection(str(database))
+    db.execute("update part set data = replace(data, '{}', ?)", (given,))
+    db.close()
+    source = open_source(database)
+    with pytest.raises(BadInput, match="does not read as expected"):
+        read_session(source, source.sessions()[0], [], LATER)
+    source.close()
 
 
 def test_a_store_is_told_from_one_that_was_made_anew_in_its_place(tmp_path: Path) -> None:

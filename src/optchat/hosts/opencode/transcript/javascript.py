@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from decimal import Decimal
 from json.encoder import encode_basestring
 from typing import Any, cast
 
+import msgspec
+
 _LONE = re.compile("[\ud800-\udfff]")
 _EXACT_MAX = 2**53
 _INDEX_MAX = 2**32 - 2
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def well_formed(text: str) -> str:
@@ -22,30 +24,39 @@ def well_formed(text: str) -> str:
 
 def parse(text: str | bytes) -> Any:
     """The value of JSON that a JavaScript wrote; every string in it is well formed."""
-    value = json.loads(text)
-    escape = "\\u" if isinstance(text, str) else b"\\u"
-    return value if text.isascii() and escape not in text else _with_whole_texts(value)  # pyright: ignore[reportOperatorIssue]
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeError):  # half of a pair, or a number out of range
+        return _with_whole_texts(json.loads(text))
 
 
-def stringify(value: Any) -> str:
-    """``value`` as ``JSON.stringify`` writes it: its numbers, and its order of keys."""
-    return _encode(value) if _is_usual(value) else _written(value)
+def stringify(value: Any) -> bytes:
+    """``value`` as ``JSON.stringify`` writes it, its numbers and its order of keys, in UTF-8."""
+    return _encode(value) if _is_usual(value) else _written(value).encode()
+
+
+_encode = msgspec.json.Encoder().encode
 
 
 def _is_usual(value: Any) -> bool:
-    """Whether Python writes a value in the same way."""
-    match value:
-        case None | bool() | str():
-            return True
-        case int():
-            return abs(value) <= _EXACT_MAX
-        case list():
-            return all(map(_is_usual, cast("list[Any]", value)))
-        case dict():
-            found = cast("dict[str, Any]", value)
-            return all(not key[:1].isdigit() and _is_usual(v) for key, v in found.items())
-        case _:
+    """Whether a value is written in the same way by every writer, strings included."""
+    pending = [value]
+    for found in pending:
+        kind = found.__class__
+        if kind is dict:
+            for key, inner in found.items():
+                if "0" <= key < ":":  # begins with a digit
+                    return False
+                if inner.__class__ is not str:
+                    pending.append(inner)
+        elif kind is list:
+            pending += found
+        elif kind is int:
+            if not -_EXACT_MAX <= found <= _EXACT_MAX:
+                return False
+        elif not (kind is str or kind is bool or found is None):
             return False
+    return True
 
 
 def _written(value: Any) -> str:
@@ -56,6 +67,8 @@ def _written(value: Any) -> str:
             return {None: "null", True: "true", False: "false"}[value]
         case int() if abs(value) <= _EXACT_MAX:
             return str(value)
+        case int() if abs(value) > sys.float_info.max:
+            return "null"  # read as infinite
         case int() | float():
             return number(float(value))
         case list() | tuple():

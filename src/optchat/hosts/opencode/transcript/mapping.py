@@ -177,7 +177,7 @@ def _tool(part: HostPart, state: State) -> ToolPart:
     return ToolPart(
         id=part.id,
         tool=part.tool,
-        input_json=javascript.stringify({} if given is None else given),
+        input_json=javascript.stringify({} if given is None else given).decode(),
         status=cast("Any", state.status),
         title=state.title or "",
         started_ms=cast("Any", time.start if time else None),
@@ -206,7 +206,7 @@ def _own_result(metadata: Metadata | None) -> OwnResult:
 def digest(role: Role, parts: Sequence[Part]) -> str:
     """The hash of what would be sealed, without ids of parts: a fork's copies have others."""
     told = javascript.stringify([role, [_told(part) for part in parts]])
-    return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(told).hexdigest()
 
 
 def _told(part: Part) -> dict[str, Any]:

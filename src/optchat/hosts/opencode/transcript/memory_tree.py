@@ -144,7 +144,7 @@ def _part(spoken: dict[str, Any], part_id: str) -> HostPart | None:
     if not text:
         return None
     if spoken["role"] in ("tool", "function"):
-        name = str(spoken.get("name") or spoken.get("tool") or "tool")
+        name = javascript.well_formed(str(spoken.get("name") or spoken.get("tool") or "tool"))
         return HostPart(
             type="tool", id=part_id, tool=name, state=State(status="completed", output=text)
         )

@@ -132,7 +132,7 @@ def decode(data: str | bytes, kind: type[T]) -> T:
     """
     try:
         return msgspec.json.decode(data, type=kind)
-    except (msgspec.DecodeError, UnicodeError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         pass  # half of a pair is no JSON for every parser, but it is for JavaScript
     try:
         return msgspec.json.decode(javascript.stringify(javascript.parse(data)), type=kind)

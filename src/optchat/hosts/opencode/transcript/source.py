@@ -127,9 +127,13 @@ def read(
     messages = source.messages(session)
     settled = is_settled(source, session, now_ms)
     origin = session.fork_of or find_origin(session, messages, sessions, source.times)
+    try:
+        told = map_messages(messages, is_settled=settled)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"a call's input does not read as expected: {error}") from None
     return SyncRequest(
         session=info_of(session, source.name, origin),
-        messages=map_messages(messages, is_settled=settled),
+        messages=told,
         idle=settled,
         observed_ms=now_ms,
     )
