@@ -65,19 +65,14 @@ class Summaries:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Frame:
-    """The visible records that have words, and the visible titles, at one snapshot.
+class Columns:
+    """Records that have words, a row each, ordered by tree and seq.
 
-    Rows are ordered by tree and seq, so that neighbours in a conversation are neighbours here;
-    which tree comes first says nothing. ``tree``, ``session``, ``project`` and ``tool`` are places
-    in the tuples of those names, ``length`` a payload's bytes. ``row_of`` leads from a store's
-    document number to the row, or to -1 for what is not to be seen.
+    So neighbours in a conversation are neighbours here; which tree comes first says nothing.
+    ``tree``, ``session``, ``project`` and ``tool`` are numbers of those names, ``length`` a
+    payload's bytes.
     """
 
-    trees: tuple[SessionTree, ...]
-    sessions: tuple[SessionId, ...]
-    projects: tuple[ProjectId, ...]
-    tools: tuple[str, ...]
     tree: Ints
     seq: Ints
     session: Ints
@@ -88,16 +83,39 @@ class Frame:
     tool: Ints
     outcome: Bytes
     length: Ints
+
+    @property
+    def count(self) -> int:
+        return len(self.seq)
+
+    @property
+    def keys(self) -> Longs:
+        """Tree and seq as one number, ascending."""
+        return keys_of(self.tree, self.seq)
+
+
+def keys_of(tree: Ints, seq: Ints) -> Longs:
+    return (tree.astype(np.int64) << 32) | seq
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Frame(Columns):
+    """The visible records that have words, and the visible titles, at one snapshot.
+
+    The columns' numbers are places in the tuples of names. ``row_of`` leads from a store's document
+    number to the row, or to -1 for what is not to be seen.
+    """
+
+    trees: tuple[SessionTree, ...]
+    sessions: tuple[SessionId, ...]
+    projects: tuple[ProjectId, ...]
+    tools: tuple[str, ...]
     row_of: Ints
     titles: dict[SessionId, Titled]
     summaries: Summaries
     unindexed: int = 0
     derived: dict[str, object] = field(default_factory=dict[str, object])
     """What a reader has worked out of this frame and wants again with it."""
-
-    @property
-    def count(self) -> int:
-        return len(self.seq)
 
     def rows(self, docs: Ints) -> Ints:
         """The row of each document; -1 where it is not visible."""
