@@ -30,7 +30,7 @@ import pytest
 from optchat.coordinator.client import Client
 from optchat.coordinator.paths import Paths
 from optchat.errors import Unreachable
-from optchat.testing.hostfiles import PluginEntry
+from optchat.testing.hostfiles import PluginEntry, write_json
 from optchat.testing.opencode import OpenCodeHost
 from optchat.testing.provider import (
     CapturedRequest,
@@ -218,6 +218,22 @@ def stop_coordinator(home: Path) -> None:
     """``optchat stop``; what it cannot stop would outlive the tests, so that is an error."""
     env = {**os.environ, "OPTCHAT_HOME": str(home)}
     subprocess.run([*OPTCHAT, "stop"], env=env, check=True, capture_output=True, timeout=60)
+
+
+@contextmanager
+def alone(memory: Memory) -> Iterator[None]:
+    """The host without the plugin and nothing of ours at its side; afterwards with it again."""
+    host = memory.host
+    host.stop()
+    stop_coordinator(memory.home)
+    file = host.config_folder / "opencode.json"
+    config = file.read_text(encoding="utf-8")
+    write_json(file, {**json.loads(config), "plugin": []})
+    host.start()
+    yield
+    host.stop()
+    file.write_text(config, encoding="utf-8")
+    host.start()
 
 
 def memory_fixture(

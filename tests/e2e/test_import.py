@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import threading
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import Any
 
-from optchat.testing.hostfiles import write_json
 from optchat.testing.provider import ToolCall, calls, text
 from tests.e2e.support import (
     Memory,
-    bases,
+    alone,
     eventually,
     memory_fixture,
-    news,
     stop_coordinator,
     varied_turns,
 )
@@ -40,22 +35,6 @@ def store_of(memory: Memory) -> str:
 
 def take_in(memory: Memory, *options: str) -> dict[str, Any]:
     return memory.optchat_json("import", "opencode", "--db", store_of(memory), *options)
-
-
-@contextmanager
-def alone(memory: Memory) -> Generator[None]:
-    """The host without the plugin and nothing of ours at its side; afterwards with it again."""
-    host = memory.host
-    host.stop()
-    stop_coordinator(memory.home)
-    file = host.config_folder / "opencode.json"
-    config = file.read_text(encoding="utf-8")
-    write_json(file, {**json.loads(config), "plugin": []})
-    host.start()
-    yield
-    host.stop()
-    file.write_text(config, encoding="utf-8")
-    host.start()
 
 
 def fill(memory: Memory) -> None:
@@ -128,71 +107,6 @@ def test_what_was_imported_goes_on_live_as_an_append(memory: Memory) -> None:
     for table in ("records", "messages", "publications"):
         assert set(before[table]) <= set(after[table])
     assert [row[2] for row in after["sessions"]] == [0] * len(sessions)  # no generation was begun
-    assert memory.optchat_json("doctor")["faults"] == []
-
-
-def reads(memory: Memory, word: str, *refs: str) -> dict[str, str]:
-    """What each read path of a person tells of a word, and of refs that led to it."""
-    where = ("--directory", str(memory.host.project))
-    found = {
-        "search": json.dumps(memory.optchat_json("search", word, *where)["hits"]),
-        "sessions": memory.optchat("sessions", *where),
-    }
-    for ref in refs:
-        for name in ("zoom", "date"):
-            try:
-                found[f"{name} {ref}"] = memory.optchat(name, ref, *where)
-            except AssertionError as refused:
-                found[f"{name} {ref}"] = str(refused)
-    return found
-
-
-def test_what_the_host_did_meanwhile_holds_in_each_read_right_after_the_start(
-    memory: Memory,
-) -> None:
-    """§12: deleted, gone back, renamed, moved, edited and forked while nothing of ours ran."""
-    host = memory.host
-    names = ("deleted", "reverted", "renamed", "edited", "forked", "reader")
-    ids = {name: host.create_session(title=f"a {name} one") for name in names}
-    for name, session in ids.items():
-        memory.turn(session, f"keep {name}", text(f"first of {name}"))
-        memory.turn(session, f"what of {name}?", text(f"quagga{name} it is"))
-    numbers = {name: memory.name(session) for name, session in ids.items()}
-    memory.wait_quiet()
-    with alone(memory):
-        host.delete(ids["deleted"])
-        host.revert(ids["reverted"], host.messages(ids["reverted"])[2]["info"]["id"])
-        host.patch_session(ids["renamed"], title="another name")
-        answer = host.messages(ids["edited"])[3]
-        part = next(p for p in answer["parts"] if p["type"] == "text")
-        host.patch_part(ids["edited"], {**part, "text": "springbok it is"})
-        fork = host.fork(ids["forked"])["id"]
-        memory.provider.plan(fork, text("gemsbok it is"))
-        host.prompt(fork, "go on in the copy")
-        host.stop()  # it is looked at again while no host runs
-        deleted = reads(memory, "quaggadeleted", f"{numbers['deleted']}:0:3", "pub:1")
-        reverted = reads(memory, "quaggareverted", f"{numbers['reverted']}:0:3")
-        edited = reads(memory, "quaggaedited", f"{numbers['edited']}:0:3")
-        copied = reads(memory, "gemsbok")
-        instead = reads(memory, "springbok")
-        host.start()
-    assert "quagga" not in json.dumps(deleted)
-    assert "a deleted one" not in deleted["sessions"]
-    assert deleted["search"] == "[]"
-    assert all("names nothing" in told or "no " in told for n, told in deleted.items() if ":" in n)
-    assert reverted["search"] == "[]"
-    assert edited["search"] == "[]"
-    assert "superseded" in edited[f"zoom {numbers['edited']}:0:3"]
-    assert "superseded" in reverted[f"zoom {numbers['reverted']}:0:3"]
-    assert "springbok" in instead["search"]
-    assert "another name" in instead["sessions"]
-    assert "gemsbok" in copied["search"]
-    [view] = memory.turn(ids["reader"], "what is known?", text("noted"))
-    shown = "".join([*bases(view), *news(view)])
-    for gone in ("quaggadeleted", "quaggareverted", "quaggaedited"):
-        assert gone not in shown
-    assert "quaggarenamed" in shown
-    assert "go on in the copy" in shown
     assert memory.optchat_json("doctor")["faults"] == []
 
 

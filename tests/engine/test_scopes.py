@@ -156,6 +156,50 @@ def test_an_edit_after_a_move_retires_the_superseded_turn_where_it_was_published
     assert "answer one" not in sent(told(bench, b, "hello", "hi"))
 
 
+# --- the host calls a project otherwise ---
+
+
+def test_a_project_whose_key_changes_keeps_its_memory_for_all_its_sessions(bench):
+    """§11: a stable project; its folder has become a repository, or has another origin."""
+    a, b = bench.session("A", project="dir:/project"), bench.session("B", project="dir:/project")
+    told(bench, a, "one", "answer one")
+    told(bench, b, "two", "answer two")
+    before = scope_id(bench)
+    a.project = "prj_1"
+    assert bench.service.follow(FollowRequest(session=a.info)).known
+    new = bench.session("C", directory="/project/sub", project="prj_1")
+    assert "answer two" in sent(told(bench, new, "hello", "hi"))
+    b.project = "prj_1"
+    told(bench, b, "more", "answer more")
+    assert {scope_id(bench, name) for name in "ABC"} == {before}
+    assert len(bench.read(lambda tx: tx.sessions.projects())) == 1
+
+
+def test_a_session_in_another_folder_is_in_another_project_and_takes_no_memory_along(bench):
+    """§11: that its key is new says nothing of those that stayed."""
+    a, b = bench.session("A", directory="/a"), bench.session("B", directory="/a")
+    told(bench, a, "one", "answer one")
+    told(bench, b, "two", "answer two")
+    a.directory = a.project = "/b"
+    bench.service.follow(FollowRequest(session=a.info))
+    assert bench.held("A").project_id != bench.held("B").project_id
+    assert "answer one" not in sent(told(bench, bench.session("C", directory="/b"), "hi", "ho"))
+    assert "answer one" in sent(told(bench, bench.session("D", directory="/a"), "hi", "ho"))
+
+
+def test_a_project_that_is_known_by_its_new_key_already_is_left_as_it_is(bench):
+    """Two memories are not made one: a session that is now the other's leaves its turns behind."""
+    a, b = bench.session("A", project="prj_1"), bench.session("B", project="prj_2")
+    told(bench, a, "one", "answer one")
+    told(bench, b, "two", "answer two")
+    a.project = "prj_2"
+    told(bench, a, "three", "answer three")
+    assert scope_id(bench, "A") == scope_id(bench, "B")
+    seen = sent(told(bench, bench.session("C", project="prj_2"), "hello", "hi"))
+    assert "answer three" in seen
+    assert "answer one" not in seen
+
+
 # --- isolation ---
 
 

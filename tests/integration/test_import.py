@@ -220,6 +220,24 @@ def test_at_each_start_membership_is_brought_up_to_the_store_before_anything_is_
     whole(memory)
 
 
+def test_what_was_moved_to_where_it_is_isolated_is_withdrawn_before_anything_is_read(
+    memory: Memory, tmp_path: Path
+) -> None:
+    """§12; I4. Its host has not touched the time that says when it changed."""
+    memory.configure(f'{SETTINGS}[sharing]\nisolated = ["/code/p0/private"]\n')
+    store = make(tmp_path / "opencode.db", 12)
+    take_in(memory, store)
+    where = ("--directory", "/code/p0", "--json")
+    assert memory.cli("search", "000300", *where).data["hits"]
+    memory.cli("stop")
+    change(store, "update session set directory = '/code/p0/private' where id = 'ses_0003'")
+    assert not memory.cli("search", "000300", *where).data["hits"]
+    assert memory.cli("search", "000600", *where).data["hits"]
+    listed = memory.cli("sessions", *where).data["sessions"]
+    assert "ses_0003" not in {s["host_session"] for s in listed}
+    whole(memory)
+
+
 @pytest.mark.parametrize("how", ["gone", "another", "unreadable"])
 def test_a_store_that_cannot_be_asked_deletes_nothing(
     memory: Memory, tmp_path: Path, how: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from optchat.engine.forget import forget_sessions
 from optchat.engine.intake import Reading, take_in
 from optchat.engine.keys import kept_digest
 from optchat.engine.payloads import prepare
+from optchat.engine.sessions import follow
 from optchat.errors import BadInput, NotFound, OptChatError
 from optchat.hosts.opencode.transcript import place
 from optchat.hosts.opencode.transcript.memory_tree import MemoryTree
@@ -30,6 +31,7 @@ from optchat.hosts.opencode.transcript.source import (
     HOST,
     SETTLED_MS,
     Source,
+    info_of,
     is_settled,
     mark_of,
     open_source,
@@ -325,9 +327,9 @@ class Importing:
     def reconcile(self) -> None:
         """Bring what is known up to the stores that it is from (§12).
 
-        What such a store has no more is forgotten, what has changed in it is read again, and what
-        began in it since it was last looked at is taken in. A store that is not there, cannot be
-        read, or is another file by now, says nothing.
+        What such a store has no more is forgotten, what is called or lies otherwise in it follows,
+        what has changed is read again, and what began in it since it was last looked at is taken
+        in. A store that is not there, cannot be read, or is another file by now, says nothing.
         """
         known = self._known()
         alive = _alive(known)
@@ -351,9 +353,7 @@ class Importing:
         if not place.is_there(source.name):
             return
         listed = {s.id: s for s in sessions}
-        gone = [s for s in known if s.host_session not in listed]
-        if gone:
-            self.store.write(lambda tx: _forget(tx, self.deps, gone))
+        self.store.write(lambda tx: _follow(tx, self.deps, source, known, listed))
         now_ms = self.deps.clock.now_ms()
         marks = {s.host_session: s.host_mark for s in known if s.disabled is None}
         looked_ms = max((s.observed_ms for s in known), default=0)
@@ -385,10 +385,26 @@ def _told(run: Run) -> ImportStatus:
     return msgspec.structs.replace(run.status, skipped=dict(run.skipped))
 
 
-def _forget(tx: Tx, deps: Deps, gone: Iterable[Session]) -> None:
-    for session in gone:
+def _follow(
+    tx: Tx,
+    deps: Deps,
+    source: Source,
+    known: Sequence[Session],
+    listed: Mapping[str, HostSession],
+) -> None:
+    """Forget the sessions that a store has no more, and let the others follow it."""
+    for session in known:
+        if session.host_session in listed:
+            continue
         if tx.sessions.session(session.session_id) is not None:  # not gone with its parent
             forget_sessions(tx, deps, [session], f"session s{session.number}, gone from the host")
+    there = [(s, listed[s.host_session]) for s in known if s.host_session in listed]
+    # Those that have stayed where they were tell first what their project is called now.
+    there.sort(key=lambda pair: pair[0].directory != pair[1].directory)
+    for session, told in there:
+        current = tx.sessions.session(session.session_id)
+        if current is not None:
+            follow(tx, deps, current, info_of(told, source.name, None))
 
 
 def _alive(known: Iterable[Session]) -> frozenset[str]:

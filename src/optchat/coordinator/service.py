@@ -119,9 +119,9 @@ class Service:
         )
 
     def start(self) -> None:
-        """Hold to the rules and the hosts' stores as they are now, before anybody reads (§12)."""
-        self.store.write(lambda tx: scopes.revoke_isolated(tx, self.deps))
+        """Hold to the hosts' stores and the rules as they are now, before anybody reads (§12)."""
         self.importing.reconcile()
+        self.store.write(lambda tx: scopes.revoke_isolated(tx, self.deps))
 
     def sync(self, request: SyncRequest) -> SyncResponse:
         """Bring a session up to its host, and wake the workers."""

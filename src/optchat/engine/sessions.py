@@ -56,7 +56,7 @@ def follow(tx: Tx, deps: Deps, known: Session, info: SessionInfo) -> Session:
         changes = (*changes, tx.meta.next_csn())
     current = replace(
         known,
-        project_id=_ensure_project(tx, deps, info).project_id,
+        project_id=_followed_project(tx, deps, known, info).project_id,
         title=without_secrets(info.title, mask=deps.config.privacy.mask) or known.title,
         directory=info.directory,
         archive_changes=changes,
@@ -109,6 +109,21 @@ def _ensure_project(tx: Tx, deps: Deps, info: SessionInfo) -> Project:
     )
     tx.sessions.put_project(project)
     return project
+
+
+def _followed_project(tx: Tx, deps: Deps, known: Session, info: SessionInfo) -> Project:
+    """The project that a session is in now.
+
+    When its host calls the same folder by a key that is new, the project has been renamed (it has
+    become a repository, or its repository has another origin): it keeps its id, and so its memory.
+    """
+    is_new = tx.sessions.project(info.host, info.project_key) is None
+    if is_new and known.directory == info.directory:
+        before = next(p for p in tx.sessions.projects() if p.project_id == known.project_id)
+        renamed = replace(before, host_key=info.project_key, directory=info.project_directory)
+        tx.sessions.put_project(renamed)
+        return renamed
+    return _ensure_project(tx, deps, info)
 
 
 def _ensure_scope(tx: Tx, scope_id: ScopeId, project_id: ProjectId) -> Scope:
