@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from optchat.storage.words import indexed
 from optchat.core.publications import CoverPart, Publication
 from optchat.core.records import Generation, Outcome, Record, RecordKind, Session, Turn
 from optchat.core.scopes import Scope
@@ -80,7 +81,7 @@ class World:
                 record = self.a_record(
                     tree, generation.length, payload=payload, host_time_ms=host_time_ms
                 )
-                tx.records.append([record], [text])
+                tx.records.append([record], [indexed(text)])
                 made.append(record.seq)
             return tuple(made)
 

@@ -28,7 +28,7 @@ def reading(session: ScriptedSession, mark: str = "") -> Reading:
         idle=True,
         observed_ms=session.clock_ms,
     )
-    return Reading(request, mark or str(len(session.messages)), prepare(request))
+    return Reading(request, mark or str(len(session.messages)), prepare(request, mask=True))
 
 
 def taken(bench: Any, *sessions: ScriptedSession) -> list[Any]:
@@ -146,7 +146,9 @@ def test_an_open_turn_that_was_taken_in_is_published_when_it_ends_live(bench):
     session.user("unfinished")
     request = reading(session).request
     request.idle = False
-    bench.store.write(lambda tx: take_in(tx, bench.deps, [Reading(request, "", prepare(request))]))
+    bench.store.write(
+        lambda tx: take_in(tx, bench.deps, [Reading(request, "", prepare(request, mask=True))])
+    )
     assert len(bench.publications()) == 2
     session.sync(idle=True)
     bench.drain()

@@ -32,6 +32,7 @@ from tests.e2e.support_b import Memory, eventually, temporary_memory
 from tests.harness.sealed import sealed
 
 KILLS = 10
+SESSIONS = 1_100
 SETTINGS = "[import]\nauto = false\n"
 
 
@@ -108,7 +109,7 @@ def test_an_import_that_is_killed_at_ten_points_comes_to_what_one_in_a_piece_doe
     memory: Memory, tmp_path: Path
 ) -> None:
     """I6: each transaction is there or not; the next import goes on from there."""
-    store = make(tmp_path / "opencode.db", 600)
+    store = make(tmp_path / "opencode.db", SESSIONS)
     request = ImportRequest(path=str(store))
     records: list[int] = []
     for kill in range(1, KILLS + 1):
@@ -116,7 +117,7 @@ def test_an_import_that_is_killed_at_ten_points_comes_to_what_one_in_a_piece_doe
         eventually(memory.health)
         with Client(memory.paths) as client:
             status = client.call("/v1/import", request, ImportStatus)
-            while status.running and status.done < 600 * kill // (KILLS + 1):
+            while status.running and status.done < SESSIONS * kill // (KILLS + 1):
                 ask = ImportStatusRequest(id=status.id)
                 status = client.call("/v1/import-status", ask, ImportStatus)
             assert status.running or kill == KILLS

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from optchat.storage.words import indexed
 from optchat.core.publications import CoverPart, Publication
 from optchat.core.records import (
     Generation,
@@ -142,7 +143,7 @@ class Stores(RuleBasedStateMachine):
                 tx.sessions.put_generation(Generation(session_id=session_id, number=0))
                 tree = SessionTree(session_id, 0)
                 for seq, text in enumerate(said):
-                    tx.records.append([a_record(tx, tree, seq, text, seq)], [text])
+                    tx.records.append([a_record(tx, tree, seq, text, seq)], [indexed(text)])
             for seq, span in enumerate(covers):
                 tree = SessionTree(SESSIONS[seq % 2], 0)
                 born = tx.meta.next_csn()
@@ -201,7 +202,7 @@ class Stores(RuleBasedStateMachine):
             start = generation.length if generation is not None else 0
             tx.blobs.put_many([text.encode() for text in said])
             made = [a_record(tx, tree, start + n, text, at) for n, text in enumerate(said)]
-            tx.records.append(made, said)
+            tx.records.append(made, list(map(indexed, said)))
 
         self.both(work)
 
@@ -211,7 +212,7 @@ class Stores(RuleBasedStateMachine):
             made = [a_record(tx, tree, seq, text, 0) for seq in seqs]
             if not kept:
                 made[-1] = replace(made[-1], payload=BlobHash("f" * 64))
-            tx.records.append(made, [text] * len(made))
+            tx.records.append(made, [indexed(text)] * len(made))
 
         self.both(work)
 

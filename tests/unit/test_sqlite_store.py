@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import optchat
+from optchat.storage.words import indexed
 from optchat.core.records import Generation, Lineage, Record, RecordKind, Segment
 from optchat.core.snapshots import Visibility
 from optchat.core.tree import SessionTree
@@ -90,7 +91,7 @@ def seal(tx: Tx, text: str) -> int:
         payload_bytes=len(text),
         project_id=ProjectId("p"),
     )
-    tx.records.append([record], [text])
+    tx.records.append([record], [indexed(text)])
     return record.seq
 
 

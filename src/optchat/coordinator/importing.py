@@ -9,19 +9,22 @@ from __future__ import annotations
 import queue
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 import structlog
 
+from optchat.coordinator.reading import Item, Order, Unread, read_ahead, read_here
 from optchat.core.records import Session
+from optchat.engine import payloads
 from optchat.engine.deps import Deps
 from optchat.engine.forget import forget_sessions
 from optchat.engine.intake import Reading, take_in
 from optchat.engine.keys import kept_digest
-from optchat.engine.payloads import prepare
 from optchat.engine.sessions import follow
 from optchat.errors import BadInput, NotFound, OptChatError
 from optchat.hosts.opencode.transcript import place
@@ -36,7 +39,6 @@ from optchat.hosts.opencode.transcript.source import (
     mark_of,
     open_source,
     project_key,
-    read,
 )
 from optchat.storage.ports import Store, Tx
 from optchat.wire import (
@@ -46,15 +48,15 @@ from optchat.wire import (
     ImportStatusRequest,
     MessageInfo,
     SessionInfo,
-    SyncRequest,
-    ToolPart,
 )
 
 log = structlog.get_logger()
 
 BATCH_CHARS = 4_000_000
 """About how much content one transaction takes."""
-BATCH_SESSIONS = 200
+BATCH_SESSIONS = 100
+AHEAD_MESSAGES_MIN = 2_000
+"""Fewer are read here: a process takes half a second to begin."""
 UNREADABLE_MAX = 20
 """How many sessions that cannot be read are named; the rest is counted."""
 
@@ -262,26 +264,47 @@ class Importing:
         wanted: Sequence[HostSession],
         sessions: Sequence[HostSession],
     ) -> None:
-        """Read and seal sessions, small ones together."""
+        """Read sessions and seal them, small ones together: some are read while others are sealed.
+
+        Raises:
+            BadInput: the store is gone.
+            CoordinatorError: who read it was killed. What was sealed is kept.
+        """
         batch: list[Reading] = []
         chars = 0
-        for session in wanted:
-            if self._stopping.is_set():
-                return
-            try:
-                request = read(source, session, sessions, self.deps.clock.now_ms())
-            except BadInput as error:
-                if source.name and not place.is_there(source.name):
-                    raise
-                self._unreadable(run, session.id, error)
-                continue
-            mark = mark_of(source, session, request.observed_ms)
-            batch.append(Reading(request, mark, prepare(request)))
-            chars += sum(map(_chars, request.messages))
-            if chars >= BATCH_CHARS or len(batch) >= BATCH_SESSIONS:
-                self._seal(run, batch)
-                batch, chars = [], 0
-        self._seal(run, batch)
+        sealed: Future[None] | None = None
+        items = self._items(run, source, wanted, sessions)
+        with closing(items), ThreadPoolExecutor(1, "sealing") as sealing:
+            for item in items:
+                if self._stopping.is_set():
+                    return
+                if isinstance(item, Unread):
+                    if source.name and not place.is_there(source.name):
+                        raise BadInput(item.message, hint=item.hint)
+                    self._unreadable(run, item.id, item.code)
+                    continue
+                batch.append(item)
+                chars += sum(map(_chars, item.prepared.values()))
+                if chars >= BATCH_CHARS or len(batch) >= BATCH_SESSIONS:
+                    if sealed is not None:
+                        sealed.result()
+                    sealed = sealing.submit(self._seal, run, batch)
+                    batch, chars = [], 0
+            if sealed is not None:
+                sealed.result()
+            self._seal(run, batch)
+
+    def _items(
+        self,
+        run: Run,
+        source: Source,
+        wanted: Sequence[HostSession],
+        sessions: Sequence[HostSession],
+    ) -> Generator[Item]:
+        mask = self.deps.config.privacy.mask
+        if run.request.form == "opencode" and sum(s.messages for s in wanted) >= AHEAD_MESSAGES_MIN:
+            return read_ahead(Order(str(source.path), [s.id for s in wanted], mask))
+        return read_here(source, wanted, sessions, self.deps.clock, mask=mask)
 
     def _seal(self, run: Run, batch: Sequence[Reading]) -> None:
         """Seal sessions in one transaction; if one of them cannot be, each in its own."""
@@ -290,7 +313,7 @@ class Importing:
         except OptChatError as error:
             if len(batch) <= 1:
                 for reading in batch:
-                    self._unreadable(run, reading.request.session.id, error)
+                    self._unreadable(run, reading.request.session.id, error.code)
                 return
             for one in batch:
                 self._seal(run, [one])
@@ -307,16 +330,13 @@ class Importing:
 
     def _portion(self, tx: Tx, batch: Sequence[Reading]) -> tuple[int, list[Reading]]:
         """One transaction's worth; how many records are new, and which sessions have more."""
-        readings = [
-            replace(reading, request=_lacking(reading.request, _held(tx, reading)))
-            for reading in batch
-        ]
+        readings = [_lacking(reading, _held(tx, reading)) for reading in batch]
         answers = take_in(tx, self.deps, readings)
         more = [one for one, a in zip(batch, answers, strict=True) if a.need and a.sealed]
         return sum(a.sealed for a in answers), more
 
-    def _unreadable(self, run: Run, host_session: str, error: OptChatError) -> None:
-        log.warning("not taken in", session=host_session, code=error.code)
+    def _unreadable(self, run: Run, host_session: str, code: str) -> None:
+        log.warning("not taken in", session=host_session, code=code)
         run.skipped["unreadable"] += 1
         run.status.done += 1
         if len(run.status.unreadable) < UNREADABLE_MAX:
@@ -432,26 +452,24 @@ def _held(tx: Tx, reading: Reading) -> dict[str, str]:
     return {m.message_id: m.digest for m in tx.records.messages(session.session_id)}
 
 
-def _lacking(request: SyncRequest, held: dict[str, str]) -> SyncRequest:
-    """The request with the content that is not sealed yet, as far as one transaction takes."""
+def _lacking(reading: Reading, held: dict[str, str]) -> Reading:
+    """The reading with the content that is not sealed yet, as far as one transaction takes."""
     left = BATCH_CHARS
+    if not held and sum(map(_chars, reading.prepared.values())) <= left:
+        return reading
     messages: list[MessageInfo] = []
-    for message in request.messages:
+    for message in reading.request.messages:
         is_new = held.get(message.id) != kept_digest(message.digest)
         if left > 0 and is_new and message.final:
-            left -= _chars(message)
+            left -= _chars(reading.prepared.get(message.id, ()))
             messages.append(message)
         else:
             messages.append(msgspec.structs.replace(message, parts=None))
-    return msgspec.structs.replace(request, messages=messages)
+    return msgspec.structs.replace(
+        reading, request=msgspec.structs.replace(reading.request, messages=messages)
+    )
 
 
-def _chars(message: MessageInfo) -> int:
+def _chars(sources: Sequence[payloads.Source]) -> int:
     """About how much a message holds."""
-    size = 200
-    for part in message.parts or ():
-        if isinstance(part, ToolPart):
-            size += len(part.input_json) + len(part.output or part.error or "")
-        else:
-            size += len(getattr(part, "text", ""))
-    return size
+    return 200 + sum(len(source.payload) for source in sources)

@@ -127,7 +127,7 @@ class Service:
         """Bring a session up to its host, and wake the workers."""
         commit = observed_commit(request.session.directory)
         try:
-            prepared = prepare(request)
+            prepared = prepare(request, mask=self.deps.config.privacy.mask)
             response = self.store.write(
                 lambda tx: sync.sync(tx, self.deps, request, prepared, commit)
             )

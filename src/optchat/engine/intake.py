@@ -7,23 +7,37 @@ and what a live session adds later is a plain append.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+import msgspec
 
 from optchat.engine import past
 from optchat.engine.deps import Deps
-from optchat.engine.payloads import Prepared
+from optchat.engine.payloads import Source, prepare
 from optchat.engine.sync import sync
 from optchat.storage.ports import Tx
 from optchat.wire import SyncRequest, SyncResponse
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """One session as its host's store has it; ``mark`` moves with whatever changes there."""
+class Reading(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """One session as its host's store has it; ``mark`` moves with whatever changes there.
+
+    Its content is in ``prepared`` alone: the messages' parts are there, and empty.
+    """
 
     request: SyncRequest
     mark: str
-    prepared: Prepared
+    prepared: dict[str, list[Source]]
+
+
+def reading_of(request: SyncRequest, mark: str, *, mask: bool) -> Reading:
+    """A session with everything done to it that needs no transaction."""
+    prepared = prepare(request, mask=mask, text_chars_max=past.REQUEST_CHARS_MAX)
+    messages = [
+        msgspec.structs.replace(message, parts=[]) if message.parts else message
+        for message in request.messages
+    ]
+    return Reading(msgspec.structs.replace(request, messages=messages), mark, prepared)
 
 
 def take_in(tx: Tx, deps: Deps, readings: Sequence[Reading]) -> list[SyncResponse]:

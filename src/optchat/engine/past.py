@@ -20,7 +20,7 @@ from optchat.engine import nodes
 from optchat.engine.deps import Deps
 from optchat.engine.forest import Forest
 from optchat.engine.labels import publication_label, session_name, tool_name
-from optchat.engine.originals import read_text, without_secrets
+from optchat.engine.originals import read_text
 from optchat.engine.publish import (
     advance_shared_view,
     publication_of,
@@ -36,6 +36,8 @@ from optchat.wire import ToolRequest
 
 REQUEST_BYTES_MAX = 200
 """How much of a request its turn's line repeats, rendered."""
+REQUEST_CHARS_MAX = 4 * REQUEST_BYTES_MAX
+"""How much of it is looked at, for runs of spaces shrink."""
 OWN_TOOLS = frozenset(get_args(get_type_hints(ToolRequest)["tool"]))
 TOOLS_MAX = 4
 """How many tools a line names, the most used first."""
@@ -43,7 +45,7 @@ TOOLS_MAX = 4
 
 @dataclass(frozen=True, slots=True)
 class Fresh:
-    """Records that were sealed just now, in a row, with their texts, secrets and all."""
+    """Records that were sealed just now, in a row, with what may be told of them."""
 
     records: Sequence[Record]
     texts: Sequence[str]
@@ -165,12 +167,10 @@ def _line(tx: Tx, deps: Deps, turn: Turn, history: Lineage, fresh: Fresh) -> str
     request = next(((r, text) for r, text in told if _is_request(r)), None)
     if request is not None:
         record, text = request
-        mask = deps.config.privacy.mask
         if text is None:
-            text, _ = read_text(tx, record.payload, 0, 4 * REQUEST_BYTES_MAX, mask=mask)
-        else:
-            text = without_secrets(text, mask=mask)
-        words = " ".join(text[: 4 * REQUEST_BYTES_MAX].split())
+            mask = deps.config.privacy.mask
+            text, _ = read_text(tx, record.payload, 0, REQUEST_CHARS_MAX, mask=mask)
+        words = " ".join(text[:REQUEST_CHARS_MAX].split())
     used = Counter(r.tool for r in records if r.kind is RecordKind.TOOL_CALL and r.tool)
     tools = [f"{tool_name(tool)} {count}" for tool, count in used.most_common(TOOLS_MAX)]
     asked = f"asked: {context.shorten(words, REQUEST_BYTES_MAX)}" if words else "no request"

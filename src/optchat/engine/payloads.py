@@ -8,48 +8,56 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from optchat.core.records import RecordKind
 from optchat.engine.keys import pair_key
 from optchat.engine.originals import without_secrets
 from optchat.storage.searched import has_words, searched_text
+from optchat.storage.words import indexed
 from optchat.wire import FilePart, MessageInfo, Part, SyncRequest, TextPart, ToolPart
 
 _WHOLE_AT = "; the whole was at "
 
 
-@dataclass(slots=True, kw_only=True)
-class Source:
-    """One record's worth of a message, before it has a place in a session.
-
-    Not frozen, for one is made of each record of an import and that would double what it costs.
-    """
+class Source(msgspec.Struct, kw_only=True, array_like=True):
+    """One record's worth of a message, before it has a place in a session."""
 
     part_id: str
     facet: str  # which record of the part: a tool part gives a call and a result
     kind: RecordKind
     payload: bytes
-    text: str  # what is summarised, secrets and all; empty for our own results
+    text: str  # what may be told of it; empty for our own results
     time_ms: int
     tool: str | None = None
     pair: str | None = None
     status: str | None = None
     truncated: str | None = None
     attachments: tuple[str, ...] = ()
-    found_by: str = ""  # what a search finds it by: ``searched_text`` of what is kept
+    words: str = ""  # what the index is given of it
 
 
 Prepared = Mapping[str, Sequence[Source]]
 """The records of messages by their id."""
 
 
-def prepare(request: SyncRequest) -> Prepared:
-    """All of the content of a request that needs no transaction, so that none is held for it."""
-    return {m.id: sources(m) for m in request.messages if m.parts is not None}
+def prepare(
+    request: SyncRequest, *, mask: bool, text_chars_max: int | None = None
+) -> dict[str, list[Source]]:
+    """All of the content of a request that needs no transaction, so that none is held for it.
+
+    ``mask``: secrets go from what is told too, as always from the words that are searched.
+    ``text_chars_max``: what is told is of the person's requests only, and of each no more.
+    """
+    return {
+        m.id: sources(m, mask=mask, text_chars_max=text_chars_max)
+        for m in request.messages
+        if m.parts is not None
+    }
 
 
-def sources(message: MessageInfo) -> list[Source]:
+def sources(message: MessageInfo, *, mask: bool, text_chars_max: int | None = None) -> list[Source]:
     """The records of a message, in part order; a message without content gives none."""
     if message.role == "other":
         return []
@@ -57,15 +65,22 @@ def sources(message: MessageInfo) -> list[Source]:
     for part in message.parts or []:
         found += _of_part(message, part)
     for one in found:
-        one.found_by = searched_text(one.kind, one.tool, one.attachments, one.payload)
+        searched = searched_text(one.kind, one.tool, one.attachments, one.payload)
+        one.words = indexed(searched)
+        if text_chars_max is None:
+            one.text = _told(one, searched, mask=mask)
+        elif one.kind is RecordKind.USER:
+            one.text = _told(one, searched, mask=mask)[:text_chars_max]
+        else:
+            one.text = ""
     return found
 
 
-def told(source: Source, *, mask: bool) -> str:
+def _told(source: Source, searched: str, *, mask: bool) -> str:
     """What may be told of a record; masked no second time."""
     same = source.kind is not RecordKind.TOOL_CALL and not source.attachments
     if mask and same and has_words(source.tool, len(source.payload)):
-        return source.found_by
+        return searched
     return without_secrets(source.text, mask=mask)
 
 

@@ -25,7 +25,7 @@ from optchat.engine.forest import Forest
 from optchat.engine.keys import event_key, kept_digest
 from optchat.engine.lifecycle import branch, fork
 from optchat.engine.nodes import complete_parents, hurry_session, seal_leaf
-from optchat.engine.payloads import Prepared, Source, told
+from optchat.engine.payloads import Prepared, Source
 from optchat.engine.publish import schedule_publication
 from optchat.engine.scopes import published_in, settle
 from optchat.engine.sessions import (
@@ -378,7 +378,7 @@ class _Sealing:
         sealed = [event for event in self._events if isinstance(event, _Sealed)]
         blobs = self.tx.blobs.put_many([event.source.payload for event in sealed])
         records = [self._record(e, blob) for e, blob in zip(sealed, blobs, strict=True)]
-        self.tx.records.append(records, [event.source.found_by for event in sealed])
+        self.tx.records.append(records, [event.source.words for event in sealed])
         self.tx.records.put_turns(tuple(self._opened.values()))
         self.tx.records.put_messages(self._messages)
         self.sealed += len(records)
@@ -424,7 +424,6 @@ class _Sealing:
             self._publish_past(self.publishing, records)
             return
         pending = iter(records)
-        mask = self.deps.config.privacy.mask
         for event in self._events:
             if isinstance(event, Turn):
                 forest.put_made()
@@ -437,7 +436,7 @@ class _Sealing:
                 forest,
                 record=record,
                 scope_id=scope_id,
-                text=told(event.source, mask=mask),
+                text=event.source.text,
                 csn=csn,
             )
             complete_parents(self.tx, self.deps, forest, record.seq + 1, scope_id, csn)

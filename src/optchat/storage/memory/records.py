@@ -11,7 +11,7 @@ from optchat.errors import Conflict, IntegrityError
 from optchat.refs import BlobHash, FoldId, SessionId, TurnId
 from optchat.storage.memory.state import Changes
 from optchat.storage.sealing import check_consecutive
-from optchat.storage.words import indexed, searchable, stems
+from optchat.storage.words import stems
 
 
 class MemoryRecords:
@@ -19,7 +19,7 @@ class MemoryRecords:
         self._changes = changes
         self._tables = changes.tables
 
-    def append(self, records: Sequence[Record], texts: Sequence[str]) -> None:
+    def append(self, records: Sequence[Record], words: Sequence[str]) -> None:
         if not records:
             return
         tree = SessionTree(records[0].session_id, records[0].generation)
@@ -28,12 +28,11 @@ class MemoryRecords:
         assert generation is not None
         if any(record.payload not in self._tables.blobs for record in records):
             raise IntegrityError("a record's payload is not kept; nothing was sealed.")
-        for record, text in zip(records, texts, strict=True):
+        for record, text in zip(records, words, strict=True):
             key = (tree, record.seq)
             self._changes.put(self._tables.records, key, record)
             if text:
-                self._changes.put(self._tables.texts, key, searchable(text))
-                self._changes.put(self._tables.words, key, stems(indexed(text)))
+                self._changes.put(self._tables.words, key, stems(text))
         length = generation.length + len(records)
         self._changes.put(self._tables.generations, tree, replace(generation, length=length))
 
@@ -143,7 +142,6 @@ class MemoryRecords:
         return tuple(record.payload for record in removed)
 
     def _drop_text(self, tree: SessionTree, seq: int) -> None:
-        self._changes.drop(self._tables.texts, (tree, seq))
         self._changes.drop(self._tables.words, (tree, seq))
 
     def remove_turns(self, session_id: SessionId) -> None:
@@ -156,7 +154,6 @@ class MemoryRecords:
             old, new = (tree, record.seq), (to, record.seq)
             self._changes.drop(self._tables.records, old)
             self._changes.put(self._tables.records, new, moved)
-            if old in self._tables.texts:
-                self._changes.put(self._tables.texts, new, self._tables.texts[old])
+            if old in self._tables.words:
                 self._changes.put(self._tables.words, new, self._tables.words[old])
                 self._drop_text(tree, record.seq)

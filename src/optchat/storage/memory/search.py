@@ -95,7 +95,7 @@ class MemorySearch:
         return tuple(sorted(stem for stem in there if any(piece in stem for piece in pieces)))
 
     def _docs(self) -> list[tuple[SessionTree, int]]:
-        return sorted(self._tables.texts, key=lambda key: (str(key[0]), key[1]))
+        return sorted(self._tables.words, key=lambda key: (str(key[0]), key[1]))
 
     def _vocabulary(self) -> set[str]:
         return {stem for found in self._tables.words.values() for stem in found}

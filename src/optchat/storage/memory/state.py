@@ -41,9 +41,6 @@ class Tables:
     records: dict[tuple[SessionTree, int], Record] = field(
         default_factory=dict[tuple[SessionTree, int], Record]
     )
-    texts: dict[tuple[SessionTree, int], str] = field(
-        default_factory=dict[tuple[SessionTree, int], str]
-    )
     words: dict[tuple[SessionTree, int], tuple[str, ...]] = field(
         default_factory=dict[tuple[SessionTree, int], tuple[str, ...]]
     )

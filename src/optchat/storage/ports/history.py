@@ -108,12 +108,13 @@ class Sessions(Protocol):
 class Records(Protocol):
     """Sealed records, the host's membership, and turns."""
 
-    def append(self, records: Sequence[Record], texts: Sequence[str]) -> None:
-        """Seal records of one generation at its next seqs, and index ``texts`` for search.
+    def append(self, records: Sequence[Record], words: Sequence[str]) -> None:
+        """Seal records of one generation at its next seqs, and index ``words`` for search.
 
-        The next seq is the generation's ``length``, which this raises by their number. ``texts``
-        are the searchable texts of their payloads, one each; "" indexes nothing. Which events are
-        new is the engine's to tell, by the membership, in the same transaction (I5).
+        The next seq is the generation's ``length``, which this raises by their number. ``words``
+        are the searched texts of their payloads, one each, as ``words.indexed`` gives them, which
+        is done before a transaction; "" indexes nothing. Which events are new is the engine's to
+        tell, by the membership, in the same transaction (I5).
 
         Raises:
             Conflict: the seqs are not the next ones, or there is no such generation.

@@ -31,10 +31,10 @@ DOCS_AT_ONCE = 500
 
 
 def add(sql: Sql, texts: Iterable[tuple[int, str]]) -> None:
-    """Index the words of records that were just sealed, by their documents."""
+    """Index the words of records that were just sealed, as ``indexed`` gives them, by documents."""
     sql.many(
         "insert into record_fts (rowid, text) values (?, ?)",
-        ((doc, indexed(text)) for doc, text in texts if text),
+        ((doc, text) for doc, text in texts if text),
     )
 
 

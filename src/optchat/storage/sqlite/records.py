@@ -72,7 +72,7 @@ class SqliteRecords:
         self._blobs = blobs
         self._unindexed: list[tuple[int, str]] = []
 
-    def append(self, records: Sequence[Record], texts: Sequence[str]) -> None:
+    def append(self, records: Sequence[Record], words: Sequence[str]) -> None:
         if not records:
             return
         tree, start = SessionTree(records[0].session_id, records[0].generation), records[0].seq
@@ -121,7 +121,7 @@ class SqliteRecords:
             "select doc from record where generation_id = ? and seq = ?", (generation_id, start)
         )
         assert row is not None
-        self._unindexed += enumerate(texts, int(row[0]))
+        self._unindexed += enumerate(words, int(row[0]))
 
     def flush(self) -> None:
         """Index what was appended; the transaction ends, or the index is asked.

@@ -1,0 +1,137 @@
+"""Reading a host's sessions ahead of who seals them; in a process of its own when there is much.
+
+What is pure of an import (decoding, digests, masking, words) takes as long as the writing does, and
+in one interpreter the two would take turns. A process that reads dies with who asked for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Generator, Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+import msgspec
+import structlog
+
+from optchat.coordinator import logs
+from optchat.engine.intake import Reading, reading_of
+from optchat.errors import BadInput, CoordinatorError
+from optchat.hosts.opencode.transcript.messages import HostSession
+from optchat.hosts.opencode.transcript.source import Source, mark_of, open_source, read
+from optchat.storage.ports import Clock
+from optchat.storage.sqlite.store import SystemClock
+
+log = structlog.get_logger()
+
+_LENGTH_BYTES = 4
+
+
+class Order(msgspec.Struct, frozen=True):
+    """Which sessions of OpenCode's store at ``path`` to read, in which order."""
+
+    path: str
+    ids: list[str]
+    mask: bool
+
+
+class Unread(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """A session that cannot be read, and why."""
+
+    id: str
+    code: str
+    message: str
+    hint: str
+
+
+Item = Reading | Unread
+
+
+def read_here(
+    source: Source,
+    wanted: Sequence[HostSession],
+    sessions: Sequence[HostSession],
+    clock: Clock,
+    *,
+    mask: bool,
+) -> Generator[Item]:
+    """Read sessions of a store one after the other; ``sessions`` are all that it has."""
+    for session in wanted:
+        try:
+            request = read(source, session, sessions, clock.now_ms())
+        except BadInput as error:
+            yield Unread(session.id, error.code, error.message, error.hint)
+            continue
+        yield reading_of(request, mark_of(source, session, request.observed_ms), mask=mask)
+
+
+def read_ahead(order: Order) -> Generator[Item]:
+    """``read_here`` by a process of its own, as far ahead as a pipe holds; to be closed.
+
+    Raises:
+        CoordinatorError: it has ended before it was done.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-m", __name__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        with contextlib.suppress(BrokenPipeError), process.stdin as asked:
+            asked.write(msgspec.msgpack.encode(order))
+        yield from _items(process.stdout)
+        if process.wait() != 0:
+            raise CoordinatorError(
+                "reading the host's store was broken off; what was taken in until then is kept.",
+                hint="the same command again goes on from there; the coordinator's log has more",
+            )
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def _items(pipe: IO[bytes]) -> Iterator[Item]:
+    decode = msgspec.msgpack.Decoder(Item).decode
+    while len(head := pipe.read(_LENGTH_BYTES)) == _LENGTH_BYTES:
+        size = int.from_bytes(head, "big")
+        if len(told := pipe.read(size)) < size:
+            return  # it was killed, as its exit code says
+        yield decode(told)
+
+
+def _serve(asked: IO[bytes], pipe: IO[bytes]) -> None:
+    """Read what is asked for and tell of it, until nobody listens any more."""
+    order = msgspec.msgpack.decode(asked.read(), type=Order)
+    source = open_source(Path(order.path))
+    sessions = source.sessions()
+    listed = {session.id: session for session in sessions}
+    # One that has gone since the order was written is none to read.
+    wanted = [listed[name] for name in order.ids if name in listed]
+    encode = msgspec.msgpack.Encoder().encode
+    for item in read_here(source, wanted, sessions, SystemClock(), mask=order.mask):
+        told = encode(item)
+        pipe.write(len(told).to_bytes(_LENGTH_BYTES, "big"))
+        pipe.write(told)
+    pipe.flush()
+
+
+def main() -> int:
+    logs.configure()
+    try:
+        _serve(sys.stdin.buffer, sys.stdout.buffer)
+    except BrokenPipeError:
+        return 1
+    except Exception:
+        log.exception("reading ended")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
