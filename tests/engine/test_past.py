@@ -10,8 +10,7 @@ import pytest
 
 from optchat.core.tree import NodeKind, ScopeTree
 from optchat.engine.forget import forget_sessions, forget_turns
-from optchat.engine.intake import Reading, take_in
-from optchat.engine.payloads import prepare
+from optchat.engine.intake import Reading, reading_of, take_in
 from optchat.engine.summarise import enqueue, wanted
 from optchat.refs import Span
 from optchat.testing.scripted import ScriptedSession
@@ -28,7 +27,7 @@ def reading(session: ScriptedSession, mark: str = "") -> Reading:
         idle=True,
         observed_ms=session.clock_ms,
     )
-    return Reading(request, mark or str(len(session.messages)), prepare(request, mask=True))
+    return reading_of(request, mark or str(len(session.messages)), mask=True)
 
 
 def taken(bench: Any, *sessions: ScriptedSession) -> list[Any]:
@@ -144,11 +143,9 @@ def test_an_open_turn_that_was_taken_in_is_published_when_it_ends_live(bench):
     """§5: its first records have no nodes until then."""
     session = past(bench, "A", 2)
     session.user("unfinished")
-    request = reading(session).request
-    request.idle = False
-    bench.store.write(
-        lambda tx: take_in(tx, bench.deps, [Reading(request, "", prepare(request, mask=True))])
-    )
+    read = reading(session)
+    read.request.idle = False
+    bench.store.write(lambda tx: take_in(tx, bench.deps, [read]))
     assert len(bench.publications()) == 2
     session.sync(idle=True)
     bench.drain()

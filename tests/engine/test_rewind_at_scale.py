@@ -9,6 +9,7 @@ import pytest
 from optchat.core.publications import Publication
 from optchat.core.records import Outcome
 from optchat.core.tree import Node, NodeKind, ScopeTree, ancestors
+from optchat.engine.forest import Forest
 from optchat.engine.publish import advance_shared_view
 from optchat.errors import NotFound
 from optchat.refs import SessionId, Span, TurnId
@@ -62,7 +63,7 @@ def published_by_others(bench, count: int) -> None:
                 if span.parent.end_exclusive != seq + 1:
                     break
                 span = span.parent
-        advance_shared_view(tx, bench.deps, scope.scope_id, last)
+        advance_shared_view(tx, bench.deps, Forest(tx, ScopeTree(scope.scope_id)), last)
 
     start = bench.scope().publications
     for first in range(start, start + count, 500):

@@ -132,11 +132,11 @@ class Lineage:
 
     def owners(self, start: int, end_exclusive: int) -> tuple[Segment, ...]:
         """The own-record pieces that make up ``[start, end_exclusive)``, in order."""
-        pieces = (
-            replace(s, start=max(s.start, start), end_exclusive=min(s.end_exclusive, end_exclusive))
+        return tuple(
+            Segment(s.tree, max(s.start, start), min(s.end_exclusive, end_exclusive), s.adopted)
             for s in self.segments
+            if s.start < end_exclusive and start < s.end_exclusive and s.start < s.end_exclusive
         )
-        return tuple(p for p in pieces if p.start < p.end_exclusive)
 
 
 def extend(base: Lineage | None, generation: Generation) -> Lineage:

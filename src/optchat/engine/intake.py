@@ -32,7 +32,7 @@ class Reading(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 def reading_of(request: SyncRequest, mark: str, *, mask: bool) -> Reading:
     """A session with everything done to it that needs no transaction."""
-    prepared = prepare(request, mask=mask, text_chars_max=past.REQUEST_CHARS_MAX)
+    prepared = prepare(request, mask=mask, told=past.request_words)
     messages = [
         msgspec.structs.replace(message, parts=[]) if message.parts else message
         for message in request.messages

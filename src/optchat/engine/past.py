@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import get_args, get_type_hints
 
 from optchat.core import context
 from optchat.core.publications import Publication
-from optchat.core.records import Lineage, Record, RecordKind, Session, Turn
+from optchat.core.records import Lineage, Outcome, Record, RecordKind, Session, Turn
 from optchat.core.tree import Node, NodeKind, ScopeTree, SessionTree
 from optchat.engine import nodes
 from optchat.engine.deps import Deps
@@ -45,10 +46,10 @@ TOOLS_MAX = 4
 
 @dataclass(frozen=True, slots=True)
 class Fresh:
-    """Records that were sealed just now, in a row, with what may be told of them."""
+    """Records that were sealed just now, in a row; of requests, their ``request_words``."""
 
     records: Sequence[Record]
-    texts: Sequence[str]
+    words: Sequence[str]
 
 
 class Publishing:
@@ -120,7 +121,7 @@ class Publishing:
             kind=NodeKind.FALLBACK,
             label=label,
             text=text,
-            input_hash=nodes.digest(publication.outcome.value),
+            input_hash=_hash_of(publication.outcome),
             model=nodes.IMPORTED,
             prompt_version=nodes.IMPORTED,
             born=shelf.csn,
@@ -140,6 +141,11 @@ class Publishing:
         )
 
 
+@cache
+def _hash_of(outcome: Outcome) -> str:
+    return nodes.digest(outcome.value)
+
+
 @dataclass(slots=True)
 class _Shelf:
     """What is on its way into one scope: publications up to ``end``, under one commit number."""
@@ -150,9 +156,15 @@ class _Shelf:
     publications: list[Publication] = field(default_factory=list[Publication])
 
 
+def request_words(text: str) -> str:
+    """As much of a request as its turn's line repeats, on one line."""
+    return context.shorten(" ".join(text[:REQUEST_CHARS_MAX].split()), REQUEST_BYTES_MAX)
+
+
 def _line(tx: Tx, deps: Deps, turn: Turn, history: Lineage, fresh: Fresh) -> str:
     """When, the first words of the request, and how much there is of what."""
-    told: list[tuple[Record, str | None]] = []
+    records: list[Record] = []
+    words: list[str | None] = []
     first = fresh.records[0] if fresh.records else None
     for piece in told_pieces(history, turn):
         start, now = piece.end_exclusive, slice(0, 0)
@@ -160,20 +172,19 @@ def _line(tx: Tx, deps: Deps, turn: Turn, history: Lineage, fresh: Fresh) -> str
             start = max(piece.start, min(first.seq, start))
             now = slice(start - first.seq, piece.end_exclusive - first.seq)
         earlier = tx.records.range(piece.tree, piece.start, start) if piece.start < start else ()
-        told += [(record, None) for record in earlier]
-        told += zip(fresh.records[now], fresh.texts[now], strict=True)
-    records = [record for record, _ in told]
-    words = ""
-    request = next(((r, text) for r, text in told if _is_request(r)), None)
-    if request is not None:
-        record, text = request
-        if text is None:
+        records += [*earlier, *fresh.records[now]]
+        words += [*(None for _ in earlier), *fresh.words[now]]
+    asked = "no request"
+    at = next((number for number, record in enumerate(records) if _is_request(record)), None)
+    if at is not None:
+        told = words[at]
+        if told is None:
             mask = deps.config.privacy.mask
-            text, _ = read_text(tx, record.payload, 0, REQUEST_CHARS_MAX, mask=mask)
-        words = " ".join(text[:REQUEST_CHARS_MAX].split())
+            text, _ = read_text(tx, records[at].payload, 0, REQUEST_CHARS_MAX, mask=mask)
+            told = request_words(text)
+        asked = f"asked: {told}" if told else asked
     used = Counter(r.tool for r in records if r.kind is RecordKind.TOOL_CALL and r.tool)
     tools = [f"{tool_name(tool)} {count}" for tool, count in used.most_common(TOOLS_MAX)]
-    asked = f"asked: {context.shorten(words, REQUEST_BYTES_MAX)}" if words else "no request"
     counts = ", ".join([f"{len(records)} records", *tools])
     return f"(history) {context.utc_minute(turn.opened_ms)[:10]} {asked} / {counts}"
 

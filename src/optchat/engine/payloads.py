@@ -7,7 +7,7 @@ serialises it, a result's output. Attachments and our own tools' results are kep
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -43,21 +43,19 @@ Prepared = Mapping[str, Sequence[Source]]
 
 
 def prepare(
-    request: SyncRequest, *, mask: bool, text_chars_max: int | None = None
+    request: SyncRequest, *, mask: bool, told: Callable[[str], str] | None = None
 ) -> dict[str, list[Source]]:
     """All of the content of a request that needs no transaction, so that none is held for it.
 
     ``mask``: secrets go from what is told too, as always from the words that are searched.
-    ``text_chars_max``: what is told is of the person's requests only, and of each no more.
+    ``told``: only the person's requests are told of, each as this gives it.
     """
-    return {
-        m.id: sources(m, mask=mask, text_chars_max=text_chars_max)
-        for m in request.messages
-        if m.parts is not None
-    }
+    return {m.id: sources(m, mask=mask, told=told) for m in request.messages if m.parts is not None}
 
 
-def sources(message: MessageInfo, *, mask: bool, text_chars_max: int | None = None) -> list[Source]:
+def sources(
+    message: MessageInfo, *, mask: bool, told: Callable[[str], str] | None = None
+) -> list[Source]:
     """The records of a message, in part order; a message without content gives none."""
     if message.role == "other":
         return []
@@ -67,12 +65,11 @@ def sources(message: MessageInfo, *, mask: bool, text_chars_max: int | None = No
     for one in found:
         searched = searched_text(one.kind, one.tool, one.attachments, one.payload)
         one.words = indexed(searched)
-        if text_chars_max is None:
+        if told is None:
             one.text = _told(one, searched, mask=mask)
-        elif one.kind is RecordKind.USER:
-            one.text = _told(one, searched, mask=mask)[:text_chars_max]
         else:
-            one.text = ""
+            is_request = one.kind is RecordKind.USER
+            one.text = told(_told(one, searched, mask=mask)) if is_request else ""
     return found
 
 

@@ -19,6 +19,7 @@ from optchat.core.records import (
     Session,
     Turn,
 )
+from optchat.core.scopes import is_isolated
 from optchat.engine import past
 from optchat.engine.deps import Deps
 from optchat.engine.forest import Forest
@@ -27,7 +28,7 @@ from optchat.engine.lifecycle import branch, fork
 from optchat.engine.nodes import complete_parents, hurry_session, seal_leaf
 from optchat.engine.payloads import Prepared, Source
 from optchat.engine.publish import schedule_publication
-from optchat.engine.scopes import published_in, settle
+from optchat.engine.scopes import settle
 from optchat.engine.sessions import (
     ensure_session,
     generation_of,
@@ -308,7 +309,8 @@ class _Sealing:
             self._close(_OUTCOMES[message.terminal])
 
     def _open(self, message: MessageInfo) -> None:
-        if scope_for(self.tx, self.deps, self.session) != self.session.scope_id:
+        scope_id = scope_for(self.tx, self.deps, self.session)
+        if scope_id != self.session.scope_id:
             self._write()  # what a move takes back must be there
             if self.publishing is not None:
                 self.publishing.put_down()
@@ -320,7 +322,7 @@ class _Sealing:
             key=message.id,
             start_seq=self.length,
             opened_ms=message.created_ms or self.deps.clock.now_ms(),
-            scope_id=published_in(self.tx, self.deps, self.session),
+            scope_id=None if is_isolated(scope_id) else scope_id,
         )
         self._opened[self.turn.turn_id] = self.turn
         self.last_ms = 0
@@ -449,7 +451,7 @@ class _Sealing:
             if generation.unmade_from is None:
                 unmade = replace(generation, unmade_from=records[0].seq)
                 self.tx.sessions.put_generation(unmade)
-        texts = [e.source.text for e in self._events if isinstance(e, _Sealed)]
+        words = [e.source.text for e in self._events if isinstance(e, _Sealed)]
         # A copy whose original is nowhere is all that there is of it.
         turns = [
             turn
@@ -457,7 +459,7 @@ class _Sealing:
             if isinstance(turn, Turn)
             and (not self._copied(turn) or self.request.session.fork_of is None)
         ]
-        publishing.add(self.session, turns, history=self.lineage, fresh=past.Fresh(records, texts))
+        publishing.add(self.session, turns, history=self.lineage, fresh=past.Fresh(records, words))
 
     def _finish(self, turn: Turn) -> None:
         hurry_session(self.tx, self.deps, self.session.session_id, turn.closed_ms or 0)

@@ -8,6 +8,8 @@ import hashlib
 import itertools
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -32,6 +34,7 @@ _OF_HASH = (
     "on substr(b.hash, 1, 4) = substr(unhex(asked.value), 1, 4) and b.hash = unhex(asked.value)"
 )
 
+_compressing = ThreadPoolExecutor(1, "packs")  # it holds no interpreter lock while it compresses
 _BlobRow = tuple[int, bytes, int, int, int]
 _PackRow = tuple[int, int, int, int, int, int, bytes]
 
@@ -79,22 +82,18 @@ class SqliteBlobs:
             row = self._sql.one("select (select max(id) from blob), (select max(id) from pack)")
             last_blob, last_pack = row if row is not None else (None, None)
             self._packing = _Packing((last_blob or 0) + 1, (last_pack or 0) + 1)
-        blobs, packs = self._packing.take(payloads)
-        self._put_packs(packs)
+        blobs = self._packing.take(payloads)
         self._sql.many("insert into blob (id, hash, size, pack, at) values (?, ?, ?, ?, ?)", blobs)
         self._ids.update((BlobHash(row[1].hex()), row[0]) for row in blobs)
 
-    def _put_packs(self, packs: Sequence[_PackRow]) -> None:
-        self._sql.many(
-            "insert into pack (id, first_blob, end_blob, size, crc32, zstd, data) "
-            "values (?, ?, ?, ?, ?, ?, ?)",
-            packs,
-        )
-
     def flush(self) -> None:
-        """Put down the pack that small payloads are still gathered for; the transaction ends."""
+        """Put down the packs of what was kept; the transaction ends."""
         if self._packing is not None:
-            self._put_packs(self._packing.close())
+            self._sql.many(
+                "insert into pack (id, first_blob, end_blob, size, crc32, zstd, data) "
+                "values (?, ?, ?, ?, ?, ?, ?)",
+                self._packing.close(),
+            )
             self._packing = None
 
     def size(self, blob: BlobHash) -> int:
@@ -200,8 +199,8 @@ class SqliteBlobs:
 
     def _unpacked(self, pack: int) -> bytes | None:
         """What a pack holds, or None when it is not what was stored. Neighbours are read often."""
-        if self._packing is not None and self._packing.gathers(pack):
-            return self._packing.gathered
+        if self._packing is not None and (held := self._packing.held(pack)) is not None:
+            return held
         if self._opened is None or self._opened[0] != pack:
             row = self._sql.one("select size, crc32, zstd, data from pack where id = ?", (pack,))
             held = None if row is None else _unpacked(row)
@@ -211,34 +210,42 @@ class SqliteBlobs:
         return self._opened[1]
 
 
+class _Pack(NamedTuple):
+    """A whole pack of a transaction that is going on, and its compressed form in the making."""
+
+    first_blob: int
+    end_blob: int
+    packed: Future[tuple[int, int, int, bytes]]
+
+
 class _Packing:
     """Which payload goes where in one transaction: small ones into a pack until it is full.
 
-    ``blob`` and ``pack`` are the next numbers of rows.
+    ``blob`` and ``pack`` are the next numbers of rows. Whole packs are compressed beside what the
+    transaction does meanwhile, and are rows when it ends.
     """
 
     def __init__(self, blob: int, pack: int) -> None:
         self._blob = blob
         self._pack = pack
+        self._whole: dict[int, _Pack] = {}
         self._open: tuple[int, int] | None = None  # the gathering pack, and its first blob
         self._members: list[bytes] = []
         self._total = 0
 
-    def gathers(self, pack: int) -> bool:
-        return self._open is not None and self._open[0] == pack
+    def held(self, pack: int) -> bytes | None:
+        """What is in a pack of this transaction; None for another one."""
+        if self._open is not None and self._open[0] == pack:
+            return b"".join(self._members)
+        return _unpacked(self._whole[pack].packed.result()) if pack in self._whole else None
 
-    @property
-    def gathered(self) -> bytes:
-        return b"".join(self._members)
-
-    def take(self, payloads: dict[BlobHash, bytes]) -> tuple[list[_BlobRow], list[_PackRow]]:
-        """The rows of these payloads, and of the packs that are whole by now."""
+    def take(self, payloads: dict[BlobHash, bytes]) -> list[_BlobRow]:
+        """The rows of these payloads, each with its place in a pack."""
         blobs: list[_BlobRow] = []
-        packs: list[_PackRow] = []
         for blob, payload in payloads.items():
             if len(payload) <= SMALL_BYTES_MAX:
                 if self._total + len(payload) > BLOB_CHUNK_BYTES:
-                    packs += self.close()
+                    self._end_open()
                 if self._open is None:
                     self._open = (self._pack, self._blob)
                     self._pack += 1
@@ -249,18 +256,27 @@ class _Packing:
             blobs.append(self._row(blob, payload, self._pack, 0))
             for at in range(0, len(payload), BLOB_CHUNK_BYTES):
                 chunk = payload[at : at + BLOB_CHUNK_BYTES]
-                packs.append((self._pack, self._blob - 1, self._blob, *_packed(chunk)))
+                self._end(self._pack, self._blob - 1, chunk)
                 self._pack += 1
-        return blobs, packs
+        return blobs
 
     def close(self) -> list[_PackRow]:
-        """The row of the gathering pack, if there is one; another is begun for what comes."""
-        if self._open is None:
-            return []
-        pack, first = self._open
-        row = (pack, first, self._blob, *_packed(self.gathered))
-        self._open, self._members, self._total = None, [], 0
-        return [row]
+        """The rows of all packs."""
+        self._end_open()
+        return [
+            (number, pack.first_blob, pack.end_blob, *pack.packed.result())
+            for number, pack in self._whole.items()
+        ]
+
+    def _end_open(self) -> None:
+        if self._open is not None:
+            pack, first_blob = self._open
+            self._end(pack, first_blob, b"".join(self._members))
+            self._open, self._members, self._total = None, [], 0
+
+    def _end(self, pack: int, first_blob: int, held: bytes) -> None:
+        packed = _compressing.submit(_packed, held)
+        self._whole[pack] = _Pack(first_blob, self._blob, packed)
 
     def _row(self, blob: BlobHash, payload: bytes, pack: int, at: int) -> _BlobRow:
         row = (self._blob, bytes.fromhex(blob), len(payload), pack, at)

@@ -7,7 +7,8 @@ list, so a list only ever grows at its end.
 from __future__ import annotations
 
 import re
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import urlsafe_b64encode
+from binascii import a2b_base64
 from collections.abc import Sequence
 
 RECORD_KINDS = ("user", "assistant", "tool_call", "tool_result", "report")
@@ -16,6 +17,7 @@ MAKERS = ("verbatim", "import", "none")
 """The model names and prompt versions of what no model made."""
 STATUSES = ("completed", "error", "interrupted")
 
+_STANDARD = str.maketrans("-_", "+/")
 _BASE64 = re.compile(r"(?:[A-Za-z0-9_-]{4})*(?:[A-Za-z0-9_-]{2,3})?")
 
 
@@ -33,7 +35,7 @@ def hash_bytes(text: str) -> bytes | str:
     """A hash in base64 without padding as its bytes; a text that is none as it is."""
     if not _BASE64.fullmatch(text):
         return text
-    found = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    found = a2b_base64(text.translate(_STANDARD) + "=" * (-len(text) % 4))
     # Bits behind the last byte would be lost.
     return found if len(text) % 4 == 0 or hash_text(found) == text else text
 
