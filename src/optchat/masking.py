@@ -81,9 +81,10 @@ def _secrets(data: bytes) -> list[_Span]:
         return spans
     while True:
         masked = _applied(data, spans)
-        found = [
+        detected = _detected(masked)
+        found = detected and [
             (_before(spans, start), _before(spans, end), kind)
-            for start, end, kind in _outside_marks(masked, _detected(masked))
+            for start, end, kind in _outside_marks(masked, detected)
             if start < end
         ]
         if not found:
@@ -122,8 +123,6 @@ def _whole(data: bytes, span: _Span) -> _Span:
 
 def _outside_marks(data: bytes, spans: list[_Span]) -> Iterator[_Span]:
     """The spans that are more than a mark already; what overlaps one takes it in whole."""
-    if not spans:
-        return
     marks = [m.span() for m in _MARK.finditer(data)]
     for start, end, kind in spans:
         touched = [(a, b) for a, b in marks if a < end and start < b]

@@ -56,8 +56,7 @@ def searchable(text: str) -> str:
 def indexed(text: str) -> str:
     """What FTS5 is given for ``text``: ``spaced``, with the parts of its camelCase words behind."""
     told = spaced(searchable(text))
-    parts = dict.fromkeys(map(_parted, _camel(told)))
-    parts.pop("", None)
+    parts = dict.fromkeys([parted for word in _camel(told) if (parted := _parted(word))])
     return f"{told}\n{' . '.join(parts)}" if parts else told
 
 
@@ -101,6 +100,8 @@ def _camel(text: str) -> Iterable[str]:
             if end - start <= CAMEL_CHARS_MAX:
                 found[start] = end
             at = shapes.find(hump, end)
+    if not found:  # as in most texts
+        return ()
     return dict.fromkeys([text[start:end] for start, end in sorted(found.items())])
 
 
