@@ -8,7 +8,7 @@ addresses, values of key-like names, headers, private keys. What is left is in S
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -24,9 +24,6 @@ _RUN = b"a" * 16
 _RUNS = bytes(
     97 if c.isascii() and (c.isalnum() or c in "_-") else 32 for c in map(chr, range(256))
 )
-_SIGNS = (b"=", b":", b"@", b"--")
-"""One of these stands before or after whatever is a secret and has no run of letters and digits."""
-
 _MARK = re.compile(rb"\[masked: [a-z0-9 ]{1,60}\]")
 _Span = tuple[int, int, str]
 
@@ -80,12 +77,14 @@ def _secrets(data: bytes) -> list[_Span]:
     leaves less outside of masks, so that there is a last one.
     """
     spans: list[_Span] = []
+    if not _can_hold(data):
+        return spans
     while True:
         masked = _applied(data, spans)
-        detected = list(_detected(masked))
-        found = [
+        detected = _detected(masked)
+        found = detected and [
             (_before(spans, start), _before(spans, end), kind)
-            for start, end, kind in (_outside_marks(masked, detected) if detected else ())
+            for start, end, kind in _outside_marks(masked, detected)
             if start < end
         ]
         if not found:
@@ -122,7 +121,7 @@ def _whole(data: bytes, span: _Span) -> _Span:
     return start, end, kind
 
 
-def _outside_marks(data: bytes, spans: Iterable[_Span]) -> Iterator[_Span]:
+def _outside_marks(data: bytes, spans: list[_Span]) -> Iterator[_Span]:
     """The spans that are more than a mark already; what overlaps one takes it in whole."""
     marks = [m.span() for m in _MARK.finditer(data)]
     for start, end, kind in spans:
@@ -150,12 +149,18 @@ def _joined(spans: list[_Span]) -> Iterator[_Span]:
         yield held
 
 
-def _detected(data: bytes) -> Iterator[_Span]:
-    if _RUN not in data.translate(_RUNS) and not any(sign in data for sign in _SIGNS):
-        return
+def _can_hold(data: bytes) -> bool:
+    """Whether there may be a secret: it is a run of letters and digits, or a sign is beside it."""
+    signed = b":" in data or b"=" in data or b"@" in data or b"--" in data
+    return signed or _RUN in data.translate(_RUNS)
+
+
+def _detected(data: bytes) -> list[_Span]:
     # What would make the detector take the text for another encoding gives way byte for byte.
-    plain = data.replace(b"\0", b" ").replace(b"\xef\xbb\xbf", b"   ")
-    plain = plain if plain.isascii() else _SURROGATE.sub(b"???", plain)
+    plain = data.replace(b"\0", b" ")
+    if not plain.isascii():
+        plain = _SURROGATE.sub(b"???", plain.replace(b"\xef\xbb\xbf", b"   "))
+    found: list[_Span] = []
     for finding in _scanner().scan(plain):
         place, rule = finding.location, finding.rule_id
         start, end = place["start_offset"], place["end_offset"]
@@ -163,7 +168,8 @@ def _detected(data: bytes) -> Iterator[_Span]:
             end = _end_of_key(data, start)
         called = data[end : end + 1] in (b"(", b"[") and rule.startswith("optchat.")
         if not called and _is_secret(rule, data[start:end], visible=finding.visible):
-            yield start, end, _kind(rule)
+            found.append((start, end, _kind(rule)))
+    return found
 
 
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")

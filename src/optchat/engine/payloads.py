@@ -137,7 +137,7 @@ def _of_tool(message: MessageInfo, part: ToolPart) -> list[Source]:
         time_ms=part.ended_ms or message.created_ms,
         tool=part.tool,
         pair=pair,
-        status={"completed": "completed", "error": "error"}.get(part.status, "interrupted"),
+        status=part.status if part.status in ("completed", "error") else "interrupted",
         truncated=_truncation(part),
         attachments=tuple(_manifest(f) for f in part.attachments),
     )

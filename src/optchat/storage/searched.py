@@ -8,7 +8,9 @@ makes its index anew.
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
+
+import msgspec
 
 from optchat.core.records import RecordKind
 from optchat.masking import MASK_VERSION, mask
@@ -62,21 +64,28 @@ def readable(payload: bytes) -> str:
 
 def _told(text: str) -> str:
     try:
-        value = json.loads(text)
+        value = _parsed(text)
     except (ValueError, RecursionError):
         return text
     lines: list[str] = []
     pending: list[tuple[str, Any]] = [("", value)]
     while pending:  # no recursion: what a model writes may be nested as deep as it likes
         name, found = pending.pop()
-        match found:
-            case dict():
-                pending += [(str(k), v) for k, v in reversed(found.items())]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-            case list():
-                pending += [(name, v) for v in reversed(found)]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-            case _:
-                lines.append(f"{name}: {found}" if name else str(found))
-    return "\n".join(lines).encode("utf-8", "replace").decode()
+        if isinstance(found, dict):
+            pending += reversed(cast("dict[str, Any]", found).items())
+        elif isinstance(found, list):
+            pending += [(name, v) for v in reversed(cast("list[Any]", found))]
+        else:
+            lines.append(f"{name}: {found}" if name else str(found))
+    told = "\n".join(lines)
+    return told if told.isascii() else told.encode("utf-8", "replace").decode()
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.MsgspecError:  # it reads no half of a pair and no number out of range
+        return json.loads(text)
 
 
 def _attachment(manifest: str) -> str:

@@ -39,9 +39,9 @@ def find_origin(
     candidates = [
         other
         for other in sessions
-        if other.id != session.id
+        if other.directory == session.directory  # this first: it is true of few
+        and other.id != session.id
         and other.parent_id is None
-        and other.directory == session.directory
         and not other.archived
         and other.created_ms < session.created_ms
         and other.updated_ms >= copied[0][0]

@@ -15,6 +15,7 @@ import msgspec
 _LONE = re.compile("[\ud800-\udfff]")
 _EXACT_MAX = 2**53
 _INDEX_MAX = 2**32 - 2
+_PLAIN = frozenset({str, bool, type(None)})
 
 
 def well_formed(text: str) -> str:
@@ -45,16 +46,16 @@ def _is_usual(value: Any) -> bool:
         kind = found.__class__
         if kind is dict:
             for key, inner in found.items():
-                if "0" <= key < ":":  # begins with a digit
+                if ":" > key >= "0":  # begins with a digit
                     return False
-                if inner.__class__ is not str:
+                if inner.__class__ not in _PLAIN:
                     pending.append(inner)
         elif kind is list:
             pending += found
         elif kind is int:
             if not -_EXACT_MAX <= found <= _EXACT_MAX:
                 return False
-        elif not (kind is str or kind is bool or found is None):
+        elif kind not in _PLAIN:
             return False
     return True
 

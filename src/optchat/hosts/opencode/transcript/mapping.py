@@ -229,9 +229,10 @@ def _told(part: Part) -> dict[str, Any]:
                 "attachments": [_told_file(f) for f in part.attachments],
             }
             if part.own is not None:
-                own = {n: getattr(part.own, n) for n in ("refs", "snapshot", "sha256")}
-                return {**told, "own": own}
-            told |= {"output": part.output, "error": part.error}
+                told["own"] = {n: getattr(part.own, n) for n in ("refs", "snapshot", "sha256")}
+                return told
+            told["output"] = part.output
+            told["error"] = part.error
             if part.truncated is not None:
                 told["truncated"] = part.truncated
             if part.full_output_path is not None:
