@@ -123,9 +123,10 @@ class Frame(Columns):
 
 
 def _rows(row_of: Ints, docs: Ints) -> Ints:
+    """``docs`` ascend."""
+    known = int(np.searchsorted(docs, len(row_of)))
     found = np.full(len(docs), -1, np.int32)
-    known = docs < len(row_of)
-    found[known] = row_of[docs[known]]
+    found[:known] = row_of[docs[:known]]
     return found
 
 

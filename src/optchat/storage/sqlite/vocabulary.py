@@ -4,6 +4,8 @@ Both are extended by the words of new documents, and forgotten when what was ind
 counter ``index``), so that a search after each turn of a live session does not read them anew.
 """
 
+# ruff: noqa: S608  (the names of this package's own tables)
+
 from __future__ import annotations
 
 import threading
@@ -14,6 +16,7 @@ import numpy as np
 
 from optchat.errors import IntegrityError
 from optchat.storage.ports import Places
+from optchat.storage.ports.frame import Ints
 from optchat.storage.sqlite.connection import Sql
 from optchat.storage.sqlite.frames import state_of
 from optchat.storage.sqlite.index import texts
@@ -23,6 +26,8 @@ COMMON_PLACES_MIN = 1_000
 """A rarer stem is read as fast as it is kept."""
 PLACES_KEPT = 2_000_000
 """Of all kept stems together: 8 bytes each."""
+PLACES_AT_ONCE = 262_144
+"""A piece begins by passing over what was read before it."""
 NEW_DOCS_MAX = 200
 """After more new documents than that at once, all is read anew."""
 
@@ -51,7 +56,10 @@ class Vocabulary:
             kept = {stem: self._places[stem] for stem in stems if stem in self._places}
             for stem in kept:
                 self._places.move_to_end(stem)
-        found = {stem: kept[stem] if stem in kept else _read(sql, stem) for stem in stems}
+        found = {
+            stem: kept[stem] if stem in kept else read_places(sql, "record_places", stem)
+            for stem in stems
+        }
         common = {s: p for s, p in found.items() if len(p.docs) >= COMMON_PLACES_MIN}
         with self._lock:
             if self._state == state:
@@ -124,17 +132,20 @@ class Vocabulary:
             self._kept -= len(self._places.popitem(last=False)[1].docs)
 
 
-def _read(sql: Sql, stem: str) -> Places:
-    row = sql.one(
-        "select group_concat(doc), group_concat(offset) from record_places where term = ?", (stem,)
-    )
-    return told_places(row)
+def read_places(sql: Sql, vocabulary: str, stem: str) -> Places:
+    """Where a stem stands by an index's table of places.
 
-
-def told_places(row: tuple[str | None, str | None] | None) -> Places:
-    """Documents and word numbers, each told in one text with commas between.
-
-    Far cheaper than a row for each: a common word stands in a text a hundred thousand times.
+    Documents and word numbers are each told in one text with commas between: far cheaper than a row
+    for each, and by pieces, because a common word stands in a text a hundred thousand times.
     """
-    docs, offsets = row if row is not None else (None, None)
-    return Places(*(np.fromstring(told or "", np.int32, sep=",") for told in (docs, offsets)))
+    docs: list[Ints] = []
+    offsets: list[Ints] = []
+    while not docs or len(docs[-1]) == PLACES_AT_ONCE:
+        told = sql.one(
+            "select group_concat(doc), group_concat(offset) from "
+            f"(select doc, offset from {vocabulary} where term = ? limit ? offset ?)",
+            (stem, PLACES_AT_ONCE, len(docs) * PLACES_AT_ONCE),
+        )
+        for pieces, text in zip((docs, offsets), told or ("", ""), strict=True):
+            pieces.append(np.fromstring(text or "", np.int32, sep=","))
+    return Places(np.concatenate(docs), np.concatenate(offsets))
