@@ -64,8 +64,6 @@ class Standing:
 RowsOf = Callable[[Ints], Ints]
 """Leads from documents to their rows; -1 for one that is not visible."""
 
-PLACES_AT_ONCE = 65_536
-
 NOWHERE = Standing(np.empty(0, np.int64))
 
 
@@ -92,7 +90,7 @@ def in_sequence(several: Sequence[Places], rows_of: RowsOf) -> Standing:
     phrase little is kept.
     """
     keys: Keys | None = None
-    for at in sorted(range(len(several)), key=lambda at: len(several[at].docs)):
+    for at in sorted(range(len(several)), key=lambda at: len(several[at])):
         if keys is None:
             keys = _visible(several[at], rows_of)
             keys = keys[keys.astype(np.int32) >= at] - at
@@ -106,12 +104,11 @@ def in_sequence(several: Sequence[Places], rows_of: RowsOf) -> Standing:
 
 def _visible(places: Places, rows_of: RowsOf, among: Flags | None = None) -> Keys:
     """The keys of the places that are in visible documents, and in one of the rows ``among``."""
-    pieces: list[Keys] = []
-    for start in range(0, len(places.docs), PLACES_AT_ONCE):
-        rows = rows_of(places.docs[start : start + PLACES_AT_ONCE])
-        seen = rows >= 0 if among is None else among[np.minimum(rows, len(among) - 1)]
-        offsets = places.offsets[start : start + PLACES_AT_ONCE]
-        pieces.append((rows[seen].astype(np.int64) << 32) | offsets[seen])
-    keys = np.concatenate(pieces) if pieces else NOWHERE.keys.copy()
-    keys.sort(kind="stable")
-    return keys
+    rows = rows_of(places.docs)
+    seen = np.flatnonzero(rows >= 0 if among is None else among[np.minimum(rows, len(among) - 1)])
+    seen = seen[np.argsort(rows[seen], kind="stable")]
+    times = places.times[seen].astype(np.int64)
+    before = np.cumsum(places.times, dtype=np.int64)[seen] - times  # places of earlier documents
+    at = np.repeat(before - np.cumsum(times) + times, times)
+    at += np.arange(len(at))
+    return (np.repeat(rows[seen].astype(np.int64), times) << 32) | places.offsets[at]

@@ -16,7 +16,6 @@ import numpy as np
 
 from optchat.errors import IntegrityError
 from optchat.storage.ports import Places
-from optchat.storage.ports.frame import Ints
 from optchat.storage.sqlite.connection import Sql
 from optchat.storage.sqlite.frames import state_of
 from optchat.storage.sqlite.index import texts
@@ -24,8 +23,8 @@ from optchat.storage.words import stems as stems_of
 
 COMMON_PLACES_MIN = 1_000
 """A rarer stem is read as fast as it is kept."""
-PLACES_KEPT = 2_000_000
-"""Of all kept stems together: 8 bytes each."""
+PLACES_BYTES_KEPT = 10_000_000
+"""Of all kept stems together, some three bytes a place."""
 PLACES_AT_ONCE = 262_144
 """A piece begins by passing over what was read before it."""
 NEW_DOCS_MAX = 200
@@ -44,7 +43,7 @@ class Vocabulary:
         self._told: bytes | None = None  # each stem with a line feed before and after it
         self._new: dict[bytes, None] = {}  # stems that have come since, some of them known before
         self._places: OrderedDict[str, Places] = OrderedDict()
-        self._kept = 0
+        self._kept_bytes = 0
 
     def places(self, sql: Sql, stems: Sequence[str]) -> dict[str, Places]:
         """Where each stem stands, as the transaction of ``sql`` sees it or later.
@@ -60,7 +59,7 @@ class Vocabulary:
             stem: kept[stem] if stem in kept else read_places(sql, "record_places", stem)
             for stem in stems
         }
-        common = {s: p for s, p in found.items() if len(p.docs) >= COMMON_PLACES_MIN}
+        common = {s: p for s, p in found.items() if len(p) >= COMMON_PLACES_MIN}
         with self._lock:
             if self._state == state:
                 for stem, places in common.items():
@@ -115,21 +114,16 @@ class Vocabulary:
         if self._told is not None:
             self._new |= dict.fromkeys(stem.encode() for stem in standing)
         for stem in standing.keys() & self._places.keys():
-            before, (docs, offsets) = self._places[stem], np.array(standing[stem], np.int32).T
-            self._keep(
-                stem,
-                Places(
-                    np.concatenate((before.docs, docs)), np.concatenate((before.offsets, offsets))
-                ),
-            )
+            docs, offsets = np.array(standing[stem], np.int32).T
+            self._keep(stem, self._places[stem] + Places.of(docs, offsets))
         return True
 
     def _keep(self, stem: str, places: Places) -> None:
         before = self._places.pop(stem, None)
-        self._kept += len(places.docs) - (0 if before is None else len(before.docs))
+        self._kept_bytes += places.nbytes - (0 if before is None else before.nbytes)
         self._places[stem] = places
-        while self._kept > PLACES_KEPT:
-            self._kept -= len(self._places.popitem(last=False)[1].docs)
+        while self._kept_bytes > PLACES_BYTES_KEPT:
+            self._kept_bytes -= self._places.popitem(last=False)[1].nbytes
 
 
 def read_places(sql: Sql, vocabulary: str, stem: str) -> Places:
@@ -138,14 +132,18 @@ def read_places(sql: Sql, vocabulary: str, stem: str) -> Places:
     Documents and word numbers are each told in one text with commas between: far cheaper than a row
     for each, and by pieces, because a common word stands in a text a hundred thousand times.
     """
-    docs: list[Ints] = []
-    offsets: list[Ints] = []
-    while not docs or len(docs[-1]) == PLACES_AT_ONCE:
+    found = Places.of(_NONE, _NONE)
+    more = True
+    while more:
         told = sql.one(
             "select group_concat(doc), group_concat(offset) from "
             f"(select doc, offset from {vocabulary} where term = ? limit ? offset ?)",
-            (stem, PLACES_AT_ONCE, len(docs) * PLACES_AT_ONCE),
+            (stem, PLACES_AT_ONCE, len(found)),
         )
-        for pieces, text in zip((docs, offsets), told or ("", ""), strict=True):
-            pieces.append(np.fromstring(text or "", np.int32, sep=","))
-    return Places(np.concatenate(docs), np.concatenate(offsets))
+        docs, offsets = (np.fromstring(text or "", np.int32, sep=",") for text in told or ("", ""))
+        more = len(docs) == PLACES_AT_ONCE
+        found += Places.of(docs, offsets)
+    return found
+
+
+_NONE = np.empty(0, np.int32)
