@@ -209,3 +209,16 @@ def test_a_store_finds_no_damage_in_itself_and_makes_its_indexes_anew(world):
     world.store.rebuild_search()
     assert world.search(world.now(), "broker", "deployment") == before != {}
     assert world.store.damage() == ()
+
+
+def test_the_places_of_a_common_word_come_in_pieces_that_may_begin_inside_a_document(
+    world, monkeypatch
+):
+    monkeypatch.setattr(vocabulary, "PLACES_AT_ONCE", 2)
+    a = world.session("a")
+    world.seal(a, "red", "red green red red", "blue", "red red")
+    found = world.read(lambda tx: tx.search.places(("red", "green", "none")))
+    assert found["red"].times.tolist() == [1, 3, 2]
+    assert found["red"].offsets.tolist() == [0, 0, 2, 3, 0, 1]
+    assert found["green"].offsets.tolist() == [1]
+    assert len(found["none"]) == len(found["none"].docs) == 0

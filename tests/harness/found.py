@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from optchat.core.snapshots import Visibility
 from optchat.core.tree import ScopeTree, SessionTree, Tree
 from optchat.refs import Span
@@ -12,13 +14,14 @@ from optchat.storage.words import spaced, stems
 def _holding(found: dict[str, Places], row_of, told: str) -> set[int]:
     """The visible rows in which the words of ``told`` stand one after another."""
     form = stems(spaced(told))
-    at = [
-        {(d, o) for d, o in zip(found[s].docs.tolist(), found[s].offsets.tolist(), strict=True)}
-        for s in form
-    ]
+    at = [set(zip(*_places(found[stem]), strict=True)) for stem in form]
     first = at[0] if at else set()
     docs = {d for d, o in first if all((d, o + n) in more for n, more in enumerate(at))}
     return {row_of[d] for d in docs if d < len(row_of) and row_of[d] >= 0}
+
+
+def _places(places: Places) -> tuple[list[int], list[int]]:
+    return np.repeat(places.docs, places.times).tolist(), places.offsets.tolist()
 
 
 def _matched(find, row_of, told: tuple[str, ...], excluded: tuple[str, ...]) -> dict[int, set[str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -61,15 +61,10 @@ class Standing:
         return len(self.keys)
 
 
+RowsOf = Callable[[Ints], Ints]
+"""Leads from documents to their rows; -1 for one that is not visible."""
+
 NOWHERE = Standing(np.empty(0, np.int64))
-
-
-def visible(places: Places, rows: Ints) -> Standing:
-    """The places that are in visible documents; ``rows`` are those of the documents, or -1."""
-    seen = rows >= 0
-    keys = (rows[seen].astype(np.int64) << 32) | places.offsets[seen]
-    keys.sort(kind="stable")
-    return Standing(keys)
 
 
 def joined(several: Iterable[Standing]) -> Standing:
@@ -88,13 +83,32 @@ def ascending(values: NDArray[Number]) -> NDArray[Number]:
     return values[new]
 
 
-def in_sequence(several: Sequence[Standing]) -> Standing:
-    """Where they stand one after another, as the place of the first."""
-    keys = several[0].keys if several else NOWHERE.keys
-    for distance, standing in enumerate(several[1:], 1):
-        if not len(keys) or not len(standing):
-            return NOWHERE
-        at = np.searchsorted(standing.keys, keys + distance)
-        at[at == len(standing)] = 0
-        keys = keys[standing.keys[at] == keys + distance]
-    return Standing(keys)
+def in_sequence(several: Sequence[Places], rows_of: RowsOf) -> Standing:
+    """Where stems stand one after another in visible documents, as the place of the first.
+
+    The rarest is looked at first and the others only in rows that are left: of a common word in a
+    phrase little is kept.
+    """
+    keys: Keys | None = None
+    for at in sorted(range(len(several)), key=lambda at: len(several[at])):
+        if keys is None:
+            keys = _visible(several[at], rows_of)
+            keys = keys[keys.astype(np.int32) >= at] - at
+        elif len(keys):
+            among = np.zeros(int(keys[-1] >> 32) + 2, bool)  # the last is for every other row
+            among[keys >> 32] = True
+            there = _visible(several[at], rows_of, among)
+            keys = keys[np.isin(keys + at, there, assume_unique=True)]
+    return Standing(keys) if keys is not None else NOWHERE
+
+
+def _visible(places: Places, rows_of: RowsOf, among: Flags | None = None) -> Keys:
+    """The keys of the places that are in visible documents, and in one of the rows ``among``."""
+    rows = rows_of(places.docs)
+    seen = np.flatnonzero(rows >= 0 if among is None else among[np.minimum(rows, len(among) - 1)])
+    seen = seen[np.argsort(rows[seen], kind="stable")]
+    times = places.times[seen].astype(np.int64)
+    before = np.cumsum(places.times, dtype=np.int64)[seen] - times  # places of earlier documents
+    at = np.repeat(before - np.cumsum(times) + times, times)
+    at += np.arange(len(at))
+    return (np.repeat(rows[seen].astype(np.int64), times) << 32) | places.offsets[at]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from optchat.engine.recall.places import Flags, Form, Standing, ascending, in_sequence, visible
+from optchat.engine.recall.places import Flags, ascending, in_sequence
 from optchat.engine.recall.rank import WEIGHTS, Floats, Shape
 from optchat.engine.recall.terms import Asked, Term
 from optchat.storage.ports import Frame, Tx
@@ -57,17 +57,14 @@ class _Summaries:
         self.count = len(self._nodes.tree)
         terms = (*asked.wanted, *asked.excluded)
         stems = {stem for term in terms for form in term.forms for stem in form}
-        self._standing = {
-            stem: visible(places, self._nodes.rows(places.docs))
-            for stem, places in tx.search.node_places(sorted(stems)).items()
-        }
+        self._places = tx.search.node_places(sorted(stems))
 
     def rows(self, term: Term) -> NDArray[np.int32]:
-        found = [self._of(form).rows for form in term.forms]
+        found = [
+            in_sequence([self._places[stem] for stem in form], self._nodes.rows).rows
+            for form in term.forms
+        ]
         return ascending(np.concatenate(found or [np.empty(0, np.int32)]))
-
-    def _of(self, form: Form) -> Standing:
-        return in_sequence([self._standing[stem] for stem in form])
 
     def among(self, term: Term) -> Flags:
         found = np.zeros(self.count, bool)

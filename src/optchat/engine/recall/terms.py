@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from optchat.engine.recall import spelling
-from optchat.engine.recall.places import Form, Standing, in_sequence, joined, visible
+from optchat.engine.recall.places import Form, Standing, in_sequence, joined
 from optchat.engine.recall.query import Query
 from optchat.engine.recall.stopwords import STOP_WORDS
 from optchat.engine.recall.titles import Titles
-from optchat.storage.ports import Frame, Tx
+from optchat.storage.ports import Frame, Places, Tx
 from optchat.storage.words import CJK, parts, spaced, stems
 
 PART_CHARS_MIN = 3
@@ -67,18 +67,21 @@ class Finder:
     def __init__(self, tx: Tx, frame: Frame) -> None:
         self._tx = tx
         self.frame = frame
-        self._found: dict[str, Standing] = {}
+        self._places: dict[str, Places] = {}
+        self._standing: dict[Form, Standing] = {}
 
     def stand(self, asked: Iterable[str]) -> None:
         """Look these stems up together."""
-        new = [stem for stem in dict.fromkeys(asked) if stem not in self._found]
-        for stem, places in self._tx.search.places(new).items():
-            self._found[stem] = visible(places, self.frame.rows(places.docs))
+        new = [stem for stem in dict.fromkeys(asked) if stem not in self._places]
+        self._places |= self._tx.search.places(new)
 
     def of(self, form: Form) -> Standing:
         """Where a form stands."""
-        self.stand(form)
-        return in_sequence([self._found[stem] for stem in form])
+        if form not in self._standing:
+            self.stand(form)
+            places = [self._places[stem] for stem in form]
+            self._standing[form] = in_sequence(places, self.frame.rows)
+        return self._standing[form]
 
     def term(self, told: str, forms: Sequence[Form], weight: float = 1.0) -> Term:
         return Term(
@@ -110,7 +113,7 @@ class Finder:
     def _visible(self, found: Iterable[str]) -> tuple[str, ...]:
         there = tuple(dict.fromkeys(found))
         self.stand(there)
-        return tuple(stem for stem in there if len(self._found[stem]))
+        return tuple(stem for stem in there if len(self.of((stem,))))
 
 
 def resolve(finder: Finder, query: Query) -> Asked:

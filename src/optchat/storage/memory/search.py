@@ -148,5 +148,5 @@ def _places(asked: Sequence[str], texts: Iterable[tuple[str, ...]]) -> dict[str,
             if stem in found:
                 found[stem].append((doc, offset))
     return {
-        stem: Places(*np.array(at, np.int32).reshape(len(at), 2).T) for stem, at in found.items()
+        stem: Places.of(*np.array(at, np.int32).reshape(len(at), 2).T) for stem, at in found.items()
     }

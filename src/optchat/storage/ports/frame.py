@@ -15,6 +15,7 @@ from optchat.refs import ProjectId, SessionId
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 Bytes = NDArray[np.int8]
+Counts = NDArray[np.uint16 | np.int32]
 
 KINDS = tuple(RecordKind)
 EVIDENCE = tuple(Evidence)
@@ -123,15 +124,54 @@ class Frame(Columns):
 
 
 def _rows(row_of: Ints, docs: Ints) -> Ints:
+    """``docs`` ascend."""
+    known = int(np.searchsorted(docs, len(row_of)))
     found = np.full(len(docs), -1, np.int32)
-    known = docs < len(row_of)
-    found[known] = row_of[docs[known]]
+    found[:known] = row_of[docs[:known]]
     return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Places:
-    """Where a stem stands: a document and the word's number in it, in that order."""
+    """Where a stem stands: documents, ascending, and the numbers of the words in each, ascending.
+
+    ``offsets`` are those of all documents one after another, in each so many as ``times`` says.
+    """
 
     docs: Ints
-    offsets: Ints
+    times: Counts
+    offsets: Counts
+
+    @classmethod
+    def of(cls, docs: Ints, offsets: Ints) -> Places:
+        """From a document and a word number for each place, in order."""
+        new = np.ones(len(docs), bool)
+        new[1:] = docs[1:] != docs[:-1]
+        first = np.flatnonzero(new)
+        return cls(docs[first], _narrow(np.diff(first, append=len(docs))), _narrow(offsets))
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    @property
+    def nbytes(self) -> int:
+        return self.docs.nbytes + self.times.nbytes + self.offsets.nbytes
+
+    def __add__(self, later: Places) -> Places:
+        """These with those behind them, which may begin in the last document of these."""
+        meet = int(len(self) > 0 and len(later) > 0 and self.docs[-1] == later.docs[0])
+        kept = len(self.docs) - meet
+        times = np.concatenate((self.times[:kept], later.times)).astype(np.int32)
+        if meet:
+            times[kept] += self.times[kept]
+        return Places(
+            np.concatenate((self.docs[:kept], later.docs)),
+            _narrow(times),
+            np.concatenate((self.offsets, later.offsets)),
+        )
+
+
+def _narrow(values: Ints | NDArray[np.intp]) -> Counts:
+    """The same numbers in half of the room, if they are small."""
+    small = int(values.max(initial=0)) < 2**16
+    return values.astype(np.uint16 if small else np.int32)

@@ -32,7 +32,9 @@ APPLICATION_ID = 0x6F707463  # "optc": what `file` and a second tool can tell th
 SQLITE_MIN = (3, 51, 3)
 BUSY_TIMEOUT_MS = 5_000
 CHECKPOINT_WAIT_MS = 1_000
-PAGE_CACHE_KIB = 16 * 1024
+WRITER_CACHE_KIB = 16 * 1024
+READER_CACHE_KIB = 4 * 1024
+"""A reader reads a common word's places once, and the system keeps the file's pages for all."""
 LOG_BYTES_KEPT = 16 * 1024 * 1024
 """A log that had to grow, because something read an old state for long, shrinks to this again."""
 
@@ -112,7 +114,7 @@ class Connection:
                 self._db.config(option, on)
             self._db.pragma("foreign_keys", 1)
             self._db.pragma("temp_store", 2)  # memory: no payload byte in a temporary file
-            self._db.pragma("cache_size", -PAGE_CACHE_KIB)
+            self._db.pragma("cache_size", -(READER_CACHE_KIB if readonly else WRITER_CACHE_KIB))
             if readonly:
                 self._db.pragma("query_only", 1)
             else:

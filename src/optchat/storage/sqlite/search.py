@@ -15,7 +15,7 @@ from optchat.storage.ports import Frame, Places
 from optchat.storage.sqlite.connection import Sql
 from optchat.storage.sqlite.frames import Frames
 from optchat.storage.sqlite.records import SqliteRecords
-from optchat.storage.sqlite.vocabulary import Vocabulary, told_places
+from optchat.storage.sqlite.vocabulary import Vocabulary, read_places
 
 
 class SqliteSearch:
@@ -37,8 +37,7 @@ class SqliteSearch:
         return self._vocabulary.places(self._sql, stems)
 
     def node_places(self, stems: Sequence[str]) -> dict[str, Places]:
-        told = "select group_concat(doc), group_concat(offset) from node_places where term = ?"
-        return {stem: told_places(self._sql.one(told, (stem,))) for stem in stems}
+        return {stem: read_places(self._sql, "node_places", stem) for stem in stems}
 
     def known(self, stems: Sequence[str]) -> tuple[str, ...]:
         self._records.flush()

@@ -4,6 +4,8 @@ Both are extended by the words of new documents, and forgotten when what was ind
 counter ``index``), so that a search after each turn of a live session does not read them anew.
 """
 
+# ruff: noqa: S608  (the names of this package's own tables)
+
 from __future__ import annotations
 
 import threading
@@ -21,8 +23,10 @@ from optchat.storage.words import stems as stems_of
 
 COMMON_PLACES_MIN = 1_000
 """A rarer stem is read as fast as it is kept."""
-PLACES_KEPT = 2_000_000
-"""Of all kept stems together: 8 bytes each."""
+PLACES_BYTES_KEPT = 10_000_000
+"""Of all kept stems together, some three bytes a place."""
+PLACES_AT_ONCE = 262_144
+"""A piece begins by passing over what was read before it."""
 NEW_DOCS_MAX = 200
 """After more new documents than that at once, all is read anew."""
 
@@ -39,7 +43,7 @@ class Vocabulary:
         self._told: bytes | None = None  # each stem with a line feed before and after it
         self._new: dict[bytes, None] = {}  # stems that have come since, some of them known before
         self._places: OrderedDict[str, Places] = OrderedDict()
-        self._kept = 0
+        self._kept_bytes = 0
 
     def places(self, sql: Sql, stems: Sequence[str]) -> dict[str, Places]:
         """Where each stem stands, as the transaction of ``sql`` sees it or later.
@@ -51,8 +55,11 @@ class Vocabulary:
             kept = {stem: self._places[stem] for stem in stems if stem in self._places}
             for stem in kept:
                 self._places.move_to_end(stem)
-        found = {stem: kept[stem] if stem in kept else _read(sql, stem) for stem in stems}
-        common = {s: p for s, p in found.items() if len(p.docs) >= COMMON_PLACES_MIN}
+        found = {
+            stem: kept[stem] if stem in kept else read_places(sql, "record_places", stem)
+            for stem in stems
+        }
+        common = {s: p for s, p in found.items() if len(p) >= COMMON_PLACES_MIN}
         with self._lock:
             if self._state == state:
                 for stem, places in common.items():
@@ -107,34 +114,36 @@ class Vocabulary:
         if self._told is not None:
             self._new |= dict.fromkeys(stem.encode() for stem in standing)
         for stem in standing.keys() & self._places.keys():
-            before, (docs, offsets) = self._places[stem], np.array(standing[stem], np.int32).T
-            self._keep(
-                stem,
-                Places(
-                    np.concatenate((before.docs, docs)), np.concatenate((before.offsets, offsets))
-                ),
-            )
+            docs, offsets = np.array(standing[stem], np.int32).T
+            self._keep(stem, self._places[stem] + Places.of(docs, offsets))
         return True
 
     def _keep(self, stem: str, places: Places) -> None:
         before = self._places.pop(stem, None)
-        self._kept += len(places.docs) - (0 if before is None else len(before.docs))
+        self._kept_bytes += places.nbytes - (0 if before is None else before.nbytes)
         self._places[stem] = places
-        while self._kept > PLACES_KEPT:
-            self._kept -= len(self._places.popitem(last=False)[1].docs)
+        while self._kept_bytes > PLACES_BYTES_KEPT:
+            self._kept_bytes -= self._places.popitem(last=False)[1].nbytes
 
 
-def _read(sql: Sql, stem: str) -> Places:
-    row = sql.one(
-        "select group_concat(doc), group_concat(offset) from record_places where term = ?", (stem,)
-    )
-    return told_places(row)
+def read_places(sql: Sql, vocabulary: str, stem: str) -> Places:
+    """Where a stem stands by an index's table of places.
 
-
-def told_places(row: tuple[str | None, str | None] | None) -> Places:
-    """Documents and word numbers, each told in one text with commas between.
-
-    Far cheaper than a row for each: a common word stands in a text a hundred thousand times.
+    Documents and word numbers are each told in one text with commas between: far cheaper than a row
+    for each, and by pieces, because a common word stands in a text a hundred thousand times.
     """
-    docs, offsets = row if row is not None else (None, None)
-    return Places(*(np.fromstring(told or "", np.int32, sep=",") for told in (docs, offsets)))
+    found = Places.of(_NONE, _NONE)
+    more = True
+    while more:
+        told = sql.one(
+            "select group_concat(doc), group_concat(offset) from "
+            f"(select doc, offset from {vocabulary} where term = ? limit ? offset ?)",
+            (stem, PLACES_AT_ONCE, len(found)),
+        )
+        docs, offsets = (np.fromstring(text or "", np.int32, sep=",") for text in told or ("", ""))
+        more = len(docs) == PLACES_AT_ONCE
+        found += Places.of(docs, offsets)
+    return found
+
+
+_NONE = np.empty(0, np.int32)
