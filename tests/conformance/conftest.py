@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from optchat.storage.words import indexed
 from optchat.core.publications import CoverPart, Publication
 from optchat.core.records import Generation, Outcome, Record, RecordKind, Session, Turn
 from optchat.core.scopes import Scope
@@ -20,6 +19,7 @@ from optchat.refs import BlobHash, Csn, ProjectId, ScopeId, SessionId, Span, Tur
 from optchat.storage.memory import MemoryStore
 from optchat.storage.ports import Job, JobKind, JobState, Store, Tx
 from optchat.storage.sqlite import SqliteStore
+from optchat.storage.words import indexed
 from tests.harness.found import records
 
 

@@ -17,7 +17,6 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from optchat.storage.words import indexed
 from optchat.core.publications import CoverPart, Publication
 from optchat.core.records import (
     Generation,
@@ -39,6 +38,7 @@ from optchat.refs import BlobHash, Csn, ProjectId, ScopeId, SessionId, Span, Tur
 from optchat.storage.memory import MemoryStore
 from optchat.storage.ports import Chunk, Job, JobKind, JobState, ModelCall, Tx
 from optchat.storage.sqlite import SqliteStore
+from optchat.storage.words import indexed
 from tests.harness.found import columns, records, summaries
 
 SCOPES = [ScopeId("project:p"), ScopeId("profile:q")]

@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 import optchat
-from optchat.storage.words import indexed
 from optchat.core.records import Generation, Lineage, Record, RecordKind, Segment
 from optchat.core.snapshots import Visibility
 from optchat.core.tree import SessionTree
@@ -39,6 +38,7 @@ from optchat.storage.sqlite import store as store_module
 from optchat.storage.sqlite.blobs import SqliteBlobs, zstd
 from optchat.storage.sqlite.connection import Connection, Sql, check_library
 from optchat.storage.sqlite.migrations import MIGRATIONS, backup_path, backups, migrate
+from optchat.storage.words import indexed
 from tests.harness.found import records
 
 TREE = SessionTree(SessionId("a"), 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from optchat.hosts.opencode.transcript.database import Database
-from optchat.hosts.opencode.transcript.live import live
+from optchat.hosts.opencode.transcript.live import live, untouched
 from optchat.hosts.opencode.transcript.messages import (
     HostMessage,
     HostPart,
@@ -53,6 +53,15 @@ class Tables:
             for id_, data in rows
         ]
         return live(messages, session.revert)
+
+    def ids(self, session: HostSession) -> list[str]:
+        """Those of its messages that are as they were written, without reading them."""
+        with self._database.moment() as db:
+            rows = db.execute(
+                "select id from message where session_id = ? order by time_created, id",
+                (session.id,),
+            ).fetchall()
+        return untouched((id_ for (id_,) in rows), session.revert)
 
     def times(self, session_id: str, count: int) -> list[tuple[int, str]]:
         """When the first messages were made and whose they are: enough to know a copy by."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from optchat.hosts.opencode.transcript.database import Database
-from optchat.hosts.opencode.transcript.live import live
+from optchat.hosts.opencode.transcript.live import live, untouched
 from optchat.hosts.opencode.transcript.messages import (
     Failure,
     HostMessage,
@@ -101,6 +101,16 @@ class NewTables:
             elif kind == "idle" and message.outcome == "interrupted" and found:
                 found[-1].info.error = Failure(name=ABORTED)
         return live(found, session.revert)
+
+    def ids(self, session: HostSession) -> list[str]:
+        """Those of its messages that are as they were written, without reading them."""
+        with self._database.moment() as db:
+            rows = db.execute(
+                "select id from session_message where session_id = ? "
+                "and type in ('user', 'synthetic', 'assistant') order by seq",
+                (session.id,),
+            ).fetchall()
+        return untouched((id_ for (id_,) in rows), session.revert)
 
     def times(self, session_id: str, count: int) -> list[tuple[int, str]]:
         """When the first messages were made and whose they are."""
