@@ -13,6 +13,7 @@ from optchat.compactor.worker import Worker
 from optchat.config import Compactor, Config, Memory, Recall, Sharing
 from optchat.coordinator import service as service_module
 from optchat.coordinator.importing import Importing
+from optchat.coordinator.reconciling import Reconciling
 from optchat.coordinator.service import Service
 from optchat.core.tree import SessionTree
 from optchat.engine.deps import Deps
@@ -56,6 +57,7 @@ class Bench:
         self.store = SqliteStore(self.folder / "memory.db", self.clock)
         self.service.store = self.service.requests.store = self.store
         self.service.importing = Importing(self.store, self.deps)
+        self.service.reconciling = Reconciling(self.store, self.deps, self.service.importing)
 
     def session(self, name: str = "A", **options: Any) -> ScriptedSession:
         return ScriptedSession(self.service, name, **options)

@@ -279,3 +279,24 @@ def test_two_searches_of_one_turn_agree(filled):
     bench.session("C").turn("broker request", "broker")
     bench.drain()
     assert b.call("memory_search", query="broker request").output == before
+
+
+@pytest.mark.parametrize("tool", ["memory_search", "recall", "search_memory_tree"])
+def test_calls_of_our_own_tools_are_not_searched(bench, tool):
+    """§3: who has searched is not found by whoever searches again, and weighs nothing (I4)."""
+    a, b = bench.session("A"), bench.session("B")
+    a.user("look for it")
+    own = (tool, {"query": "pangolin"}, "the pangolin is said elsewhere")
+    bash = ("bash", {"command": "ls numbat"}, "numbat.txt")
+    a.assistant("looked", tools=(own, bash), terminal="completed")
+    a.sync(idle=True)
+    bench.drain()
+    b.user("look again")
+    b.sync()
+    b.assemble()
+    assert find(b, "numbat") == ["s1:0:4", "s1:0:5"]
+    answer = json.loads(b.call("memory_search", query="pangolin").data_json)
+    assert answer["hits"] == []
+    assert answer["coverage"]["ranked"] == 4
+    zoomed = b.call("memory_zoom", ref="s1:0:2")
+    assert "pangolin" in zoomed.output, "it is kept, and shown to who asks for it"

@@ -1,4 +1,4 @@
-"""Taking in what a host has kept: asked for, by itself once a project is used, and at each start.
+"""Taking in what a host has kept: asked for, or by itself once a project is used.
 
 One import runs at a time, in a thread of its own, in transactions that are short enough to let live
 turns pass between them. It can end at any point: what was taken in is skipped by the next one.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections import Counter
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -22,10 +22,8 @@ from optchat.coordinator.reading import Item, Order, Unread, read_ahead, read_he
 from optchat.core.records import Session
 from optchat.engine import payloads
 from optchat.engine.deps import Deps
-from optchat.engine.forget import forget_sessions
 from optchat.engine.intake import Reading, take_in
 from optchat.engine.keys import kept_digest
-from optchat.engine.sessions import follow
 from optchat.errors import BadInput, NotFound, OptChatError
 from optchat.hosts.opencode.transcript import place
 from optchat.hosts.opencode.transcript.memory_tree import MemoryTree
@@ -34,8 +32,6 @@ from optchat.hosts.opencode.transcript.source import (
     HOST,
     SETTLED_MS,
     Source,
-    info_of,
-    is_settled,
     mark_of,
     open_source,
     project_key,
@@ -57,18 +53,21 @@ BATCH_CHARS = 4_000_000
 BATCH_SESSIONS = 100
 AHEAD_MESSAGES_MIN = 2_000
 """Fewer are read here: a process takes half a second to begin."""
+CHUNK_SESSIONS = 20
+"""How many are read between two looks at the clock, where there is a time to be kept."""
 UNREADABLE_MAX = 20
 """How many sessions that cannot be read are named; the rest is counted."""
 
 
 @dataclass(slots=True)
 class Run:
-    """One import. ``project_key`` and ``settled_only`` are of one that nobody asked for."""
+    """One import. ``project_key``, ``settled_only`` and ``only`` are of one nobody asked for."""
 
     status: ImportStatus
     request: ImportRequest
     project_key: str | None = None
     settled_only: bool = False
+    only: frozenset[str] | None = None
     skipped: Counter[str] = field(default_factory=Counter[str])
 
 
@@ -114,7 +113,8 @@ class Importing:
         """Queue an import, or join the same one; ``status`` tells how it gets on."""
         with self._lock:
             for run in self._runs:
-                if run.status.running and run.request == request and run.project_key is None:
+                is_asked = run.project_key is None and run.only is None
+                if run.status.running and run.request == request and is_asked:
                     return _told(run)
             return _told(self._queued(Run(self._new(request), request)))
 
@@ -202,8 +202,8 @@ class Importing:
 
     def _take_all(self, run: Run, source: Source) -> None:
         sessions = source.sessions()
-        known = {s.host_session: s for s in self._known()}
-        alive = _alive(known.values())
+        known = {s.host_session: s for s in self.known()}
+        alive = alive_stores(known.values())
         run.status.total = len(sessions)
         wanted: list[HostSession] = []
         for session in sessions:
@@ -228,12 +228,14 @@ class Importing:
     ) -> str:
         """Why a session is not taken in, if it is not."""
         request, now_ms = run.request, self.deps.clock.now_ms()
-        if never := self._never(session):
+        if never := self.never(session):
             return never
         if session.updated_ms < request.since_ms:
             return "older"
         if not _is_of(session, request.project, run.project_key):
             return "other project"
+        if run.only is not None and session.id not in run.only:
+            return "not changed"
         if session.id in self._live:
             return "in use"
         if run.settled_only and now_ms - session.updated_ms <= SETTLED_MS:
@@ -249,7 +251,7 @@ class Importing:
             return "unchanged"
         return ""
 
-    def _never(self, session: HostSession) -> str:
+    def never(self, session: HostSession) -> str:
         """Why a session is not taken in by anybody, if so."""
         if session.internal:
             return "made by optchat"
@@ -342,62 +344,33 @@ class Importing:
         if len(run.status.unreadable) < UNREADABLE_MAX:
             run.status.unreadable.append(host_session)
 
-    # --- at the start ---
+    # --- what a start leaves for later ---
 
-    def reconcile(self) -> None:
-        """Bring what is known up to the stores that it is from (§12).
-
-        What such a store has no more is forgotten, what is called or lies otherwise in it follows,
-        what has changed is read again, and what began in it since it was last looked at is taken
-        in. A store that is not there, cannot be read, or is another file by now, says nothing.
-        """
-        known = self._known()
-        alive = _alive(known)
-        for name in sorted(alive):
-            path = place.path_of(name)
-            assert path is not None
-            try:
-                source = open_source(path)
-            except OptChatError as error:
-                log.warning("not compared", code=error.code)
-                continue
-            try:
-                self._compare(source, [s for s in known if s.host_store == name])
-            except OptChatError as error:
-                log.warning("not compared", code=error.code)
-            finally:
-                source.close()
-
-    def _compare(self, source: Source, known: Sequence[Session]) -> None:
-        sessions = source.sessions()
-        if not place.is_there(source.name):
-            return
-        listed = {s.id: s for s in sessions}
-        self.store.write(lambda tx: _follow(tx, self.deps, source, known, listed))
-        now_ms = self.deps.clock.now_ms()
-        marks = {s.host_session: s.host_mark for s in known if s.disabled is None}
-        looked_ms = max((s.observed_ms for s in known), default=0)
-        keys = self.store.read(
-            lambda tx: {p.host_key for p in tx.sessions.projects() if p.host == HOST}
-        )
-
-        def is_due(session: HostSession) -> bool:
-            if session.id in marks:
-                return marks[session.id] != mark_of(source, session, now_ms)
-            return (
-                self.deps.config.import_.auto
-                and session.created_ms > looked_ms
-                and project_key(session) in keys
-                and is_settled(source, session, now_ms)
-                and not self._never(session)
-            )
-
-        changed = [s for s in sessions if is_due(s)]
+    def read_again(
+        self,
+        source: Source,
+        changed: Sequence[HostSession],
+        sessions: Sequence[HostSession],
+        until_ms: int,
+    ) -> None:
+        """Read sessions of a store here and now, and those that are left at a time behind it."""
         request = ImportRequest(path=str(source.path))
         run = Run(self._new(request), request)
-        self._take(run, source, changed, sessions)
+        for at in range(0, len(changed), CHUNK_SESSIONS):
+            if self.deps.clock.now_ms() >= until_ms:
+                only = frozenset(session.id for session in changed[at:])
+                with self._lock:
+                    self._queued(Run(self._new(request), request, only=only))
+                return
+            self._take(run, source, changed[at : at + CHUNK_SESSIONS], sessions)
 
-    def _known(self) -> tuple[Session, ...]:
+    def unread(self) -> frozenset[str]:
+        """The sessions that are known to have changed, by the host's ids, while that is so."""
+        waiting = (run.only for run in self._runs if run.only and run.status.running)
+        return frozenset[str]().union(*waiting)
+
+    def known(self) -> tuple[Session, ...]:
+        """Every session of the host that is held."""
         return self.store.read(lambda tx: tx.sessions.of_host(HOST))
 
 
@@ -405,29 +378,7 @@ def _told(run: Run) -> ImportStatus:
     return msgspec.structs.replace(run.status, skipped=dict(run.skipped))
 
 
-def _follow(
-    tx: Tx,
-    deps: Deps,
-    source: Source,
-    known: Sequence[Session],
-    listed: Mapping[str, HostSession],
-) -> None:
-    """Forget the sessions that a store has no more, and let the others follow it."""
-    for session in known:
-        if session.host_session in listed:
-            continue
-        if tx.sessions.session(session.session_id) is not None:  # not gone with its parent
-            forget_sessions(tx, deps, [session], f"session s{session.number}, gone from the host")
-    there = [(s, listed[s.host_session]) for s in known if s.host_session in listed]
-    # Those that have stayed where they were tell first what their project is called now.
-    there.sort(key=lambda pair: pair[0].directory != pair[1].directory)
-    for session, told in there:
-        current = tx.sessions.session(session.session_id)
-        if current is not None:
-            follow(tx, deps, current, info_of(told, source.name, None))
-
-
-def _alive(known: Iterable[Session]) -> frozenset[str]:
+def alive_stores(known: Iterable[Session]) -> frozenset[str]:
     """The stores that sessions are from and that are still there."""
     return frozenset(name for name in {s.host_store for s in known} if place.is_there(name))
 

@@ -19,6 +19,7 @@ from optchat.coordinator.doctor import examine
 from optchat.coordinator.forgetting import Forgetting
 from optchat.coordinator.importing import Importing
 from optchat.coordinator.readers import chosen_scope, named_session, newest, visibility
+from optchat.coordinator.reconciling import Reconciling
 from optchat.coordinator.requests import Requests
 from optchat.coordinator.status import status
 from optchat.coordinator.tools import call_tool, raw_arguments
@@ -91,9 +92,11 @@ class Service:
     compaction: Compaction | None = None
     requests: Requests = field(init=False)
     importing: Importing = field(init=False)
+    reconciling: Reconciling = field(init=False)
 
     def __post_init__(self) -> None:
         self.importing = Importing(self.store, self.deps)
+        self.reconciling = Reconciling(self.store, self.deps, self.importing)
         self.requests = Requests(self.store, self.deps, self._wake_workers)
 
     # --- waking ---
@@ -120,7 +123,7 @@ class Service:
 
     def start(self) -> None:
         """Hold to the hosts' stores and the rules as they are now, before anybody reads (§12)."""
-        self.importing.reconcile()
+        self.reconciling.run()
         self.store.write(lambda tx: scopes.revoke_isolated(tx, self.deps))
 
     def sync(self, request: SyncRequest) -> SyncResponse:
@@ -162,7 +165,9 @@ class Service:
         args = raw_arguments(request.args_json)
 
         def work(tx: Tx) -> Answer:
-            reader = Reader(tx, visibility(tx, self.deps, request), self.deps.config.privacy)
+            seen = visibility(tx, self.deps, request)
+            unread = self.reconciling.unread(tx, seen.scope_id)
+            reader = Reader(tx, seen, self.deps.config.privacy, unread)
             aliases = self.deps.config.recall.aliases
             return call_tool(
                 reader,

@@ -64,6 +64,19 @@ def branch(
     return moved
 
 
+def cut(tx: Tx, deps: Deps, session: Session, there: Sequence[str]) -> None:
+    """Take back what was said from the first message on that its host has no more.
+
+    ``there`` are the ids of the messages that it has, in order: what of them says something else by
+    now, or comes after that place, is for the next reading to tell.
+    """
+    stored = tx.records.messages(session.session_id)
+    for position, message in enumerate(stored):
+        if position >= len(there) or message.message_id != there[position]:
+            branch(tx, deps, session, stored, position)
+            return
+
+
 def fork(tx: Tx, deps: Deps, child: Session, request: SyncRequest) -> Session:
     """Let a session that is new here begin with what it has in common with its origin (§12).
 

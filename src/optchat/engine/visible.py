@@ -88,11 +88,15 @@ def _superseded(ref: Ref, session: Session, instead: str | None) -> Superseded:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """One caller's reads in one transaction."""
+    """One caller's reads in one transaction.
+
+    ``unread``: so many of the scope's sessions have changed in their host and are not read again.
+    """
 
     tx: Tx
     visibility: Visibility
     privacy: Privacy = field(default_factory=Privacy)
+    unread: int = 0
 
     def check_epoch(self) -> None:
         """Refuse a snapshot that deletion or a policy change has invalidated (§12)."""

@@ -77,6 +77,8 @@ def _head(matching: Matching, coverage: Coverage) -> list[str]:
         lines.append(f"left out of the {coverage.eligible} that are visible: {told}")
     if coverage.unindexed:
         lines.append(f"{coverage.unindexed} of the visible records are not indexed yet")
+    if matching.unread:
+        lines.append(f"{matching.unread} conversations have changed and are not read again yet")
     for term in matching.asked.words:
         if term.instead:
             instead = ", ".join(term.instead[:5])

@@ -71,6 +71,7 @@ class Matching:
         # First of all, so that what is not to be seen costs as little as what never was.
         named = named_sessions(reader, query.filters)
         self.query = query
+        self.unread = reader.unread
         self.shared = ScopeTree(reader.visibility.scope_id)
         self.frame: Frame = reader.tx.search.frame(reader.visibility)
         self.directory = Directory(reader, self.frame)
@@ -116,6 +117,8 @@ class Matching:
         limits = ["one scope: what other scopes hold is never searched"]
         if self.frame.unindexed:
             limits.append("the search index is being made anew")
+        if self.unread:
+            limits.append(f"{self.unread} conversations have changed and are not read again yet")
         return Coverage(
             eligible=self.frame.count,
             ranked=self.frame.count - sum(skipped.values()),

@@ -85,6 +85,10 @@ class MemoryTree:
                 message.info.finish = "tool-calls" if goes_on else "stop"
         return found
 
+    def ids(self, session: HostSession) -> list[str]:
+        """Those of its messages."""
+        return [message.id for message in self.messages(session)]
+
     def times(self, session_id: str, count: int) -> list[tuple[int, str]]:
         """When the first messages were made and whose they are."""
         found = self.messages(next(s for s in self.sessions() if s.id == session_id))

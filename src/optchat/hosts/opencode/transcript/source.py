@@ -41,6 +41,10 @@ class Source(Protocol):
         """Those that are not gone back behind, with their parts, in order."""
         ...
 
+    def ids(self, session: HostSession) -> list[str]:
+        """Those of its messages that no one has gone back behind or into, in order."""
+        ...
+
     def times(self, session_id: str, count: int) -> list[tuple[int, str]]:
         """When a session's first messages were made and whose they are."""
         ...
@@ -101,6 +105,9 @@ class _Stored:
 
     def messages(self, session: HostSession) -> list[HostMessage]:
         return self._of[session.id].messages(session)
+
+    def ids(self, session: HostSession) -> list[str]:
+        return self._of[session.id].ids(session)
 
     def times(self, session_id: str, count: int) -> list[tuple[int, str]]:
         return self._of[session_id].times(session_id, count)

@@ -5,35 +5,24 @@ Seen on a community build of 2.0.14, with text, tools, failures and a fork; see 
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from optchat.hosts.opencode.transcript.database import Database
-from optchat.hosts.opencode.transcript.live import live
+from optchat.hosts.opencode.transcript.live import live, untouched
 from optchat.hosts.opencode.transcript.messages import (
-    GLOBAL,
     Failure,
     HostMessage,
     HostPart,
     HostSession,
     Info,
-    Revert,
     Row,
     Span,
     State,
     Times,
     decode,
 )
-from optchat.hosts.opencode.transcript.tables import SEQUENCE, is_internal, worktree_of
+from optchat.hosts.opencode.transcript.sessions import sessions
 
-_SESSIONS = f"""
-select s.id, s.project_id, s.directory, s.title, s.time_created, s.time_updated, s.parent_id,
-  s.time_archived, s.metadata, s.revert, s.fork_session_id, p.worktree, p.sandboxes,
-  (select count(*) from session_message as m where m.session_id = s.id), {SEQUENCE}
-from session_v2 as s left join project as p on p.id = s.project_id
-order by s.time_created, s.id
-"""  # noqa: S608
 _SPOKEN = ("user", "synthetic", "assistant")
 ABORTED = "MessageAbortedError"
 """What 1.18 calls a turn that its person has stopped."""
@@ -90,19 +79,14 @@ class NewTables:
         self._database = database
 
     def sessions(self) -> list[HostSession]:
-        """All of them, oldest first, as of one moment.
-
-        Raises:
-            BadInput: the file cannot be read, or a row of it.
-        """
-        with self._database.moment() as db:
-            return [_session(row) for row in db.execute(_SESSIONS)]
+        """All of them, oldest first; see ``sessions``."""
+        return sessions(self._database, "session_v2", "session_message", origin="s.fork_session_id")
 
     def messages(self, session: HostSession) -> list[HostMessage]:
         """A session's messages, in the host's order; what was gone back behind is left out.
 
         Raises:
-            BadInput: as ``sessions``.
+            BadInput: the file cannot be read, or a row of it.
         """
         with self._database.moment() as db:
             rows = db.execute(
@@ -117,6 +101,16 @@ class NewTables:
             elif kind == "idle" and message.outcome == "interrupted" and found:
                 found[-1].info.error = Failure(name=ABORTED)
         return live(found, session.revert)
+
+    def ids(self, session: HostSession) -> list[str]:
+        """Those of its messages that are as they were written, without reading them."""
+        with self._database.moment() as db:
+            rows = db.execute(
+                "select id from session_message where session_id = ? "
+                "and type in ('user', 'synthetic', 'assistant') order by seq",
+                (session.id,),
+            ).fetchall()
+        return untouched((id_ for (id_,) in rows), session.revert)
 
     def times(self, session_id: str, count: int) -> list[tuple[int, str]]:
         """When the first messages were made and whose they are."""
@@ -162,25 +156,3 @@ def _piece(piece: _Content, time: Times) -> HostPart:
         time=Span(start=time.created, end=time.completed),
     )
     return HostPart(type="tool", tool=piece.name, state=told)
-
-
-def _session(row: tuple[Any, ...]) -> HostSession:
-    id_, project, directory, title, created, updated, parent, archived = row[:8]
-    metadata, revert, origin, worktree, sandboxes, count, sequence = row[8:]
-    return HostSession(
-        id=id_,
-        project_id=project,
-        directory=directory,
-        title=title or "",
-        created_ms=created,
-        updated_ms=updated,
-        project_directory=worktree or directory,
-        worktree=None if project == GLOBAL else worktree_of(directory, worktree, sandboxes),
-        parent_id=parent,
-        archived=archived is not None,
-        internal=is_internal(metadata),
-        revert=decode(revert, Revert) if revert else None,
-        fork_of=origin,
-        messages=count,
-        mark=f"{updated}:{count}:{sequence or 0}",
-    )

@@ -18,7 +18,7 @@ import msgspec
 
 from optchat.errors import BadInput
 from optchat.hosts.opencode.transcript import place
-from optchat.hosts.opencode.transcript.live import live
+from optchat.hosts.opencode.transcript.live import live, untouched
 from optchat.hosts.opencode.transcript.messages import (
     GLOBAL,
     HostMessage,
@@ -102,6 +102,10 @@ class Tree:
             for name, info in self._infos(session.id)
         ]
         return live(messages, session.revert)
+
+    def ids(self, session: HostSession) -> list[str]:
+        """Those of its messages that are as they were written."""
+        return untouched((name for name, _ in self._infos(session.id)), session.revert)
 
     def times(self, session_id: str, count: int) -> list[tuple[int, str]]:
         """When the first messages were made and whose they are."""
