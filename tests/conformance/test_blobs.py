@@ -96,7 +96,7 @@ def test_payloads_that_are_put_together_are_each_themselves(world):
 
     def work(tx):
         for blob, payload in zip(blobs, payloads, strict=True):
-            assert tx.blobs.read(blob, 0, 10**6) == payload
+            assert tx.blobs.read(blob, 0, PAYLOAD_BYTES_MAX) == payload
             assert tx.blobs.read(blob, 3, 5) == payload[3:8]
             tx.blobs.verify(blob)
 
