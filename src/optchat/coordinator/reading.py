@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import IO
@@ -58,9 +59,12 @@ def read_here(
     mask: bool,
 ) -> Generator[Item]:
     """Read sessions of a store one after the other; ``sessions`` are all that it has."""
+    beside: defaultdict[str, list[HostSession]] = defaultdict(list)
+    for session in sessions:
+        beside[session.directory].append(session)
     for session in wanted:
         try:
-            request = read(source, session, sessions, clock.now_ms())
+            request = read(source, session, beside[session.directory], clock.now_ms())
         except BadInput as error:
             yield Unread(session.id, error.code, error.message, error.hint)
             continue

@@ -21,10 +21,10 @@ Times = list[tuple[int, str]]
 def find_origin(
     session: HostSession,
     messages: Sequence[HostMessage],
-    sessions: Sequence[HostSession],
+    beside: Sequence[HostSession],
     times: Callable[[str, int], Times],
 ) -> str | None:
-    """The id of the session that ``session`` was copied from, or None.
+    """The id of the session of those ``beside`` that ``session`` was copied from, or None.
 
     ``times`` gives those of a session's first messages, so many of them.
     """
@@ -38,9 +38,8 @@ def find_origin(
     previous = _origin_title(session.title)
     candidates = [
         other
-        for other in sessions
-        if other.directory == session.directory  # this first: it is true of few
-        and other.id != session.id
+        for other in beside
+        if other.id != session.id
         and other.parent_id is None
         and not other.archived
         and other.created_ms < session.created_ms

@@ -37,7 +37,8 @@ def map_messages(messages: Sequence[HostMessage], *, is_settled: bool) -> list[M
     found: list[MessageInfo] = []
     for index, message in enumerate(messages):
         role = roles[index]
-        parts = [] if role == "other" else [p for part in message.parts for p in _parts(part)]
+        told = () if role == "other" else message.parts
+        parts = [mapped for part in told if (mapped := _part(part)) is not None]
         follows = messages[index + 1] if index + 1 < len(messages) else None
         final = _is_final(
             message,
@@ -99,13 +100,14 @@ def _is_final(
 ) -> bool:
     if message.info.role == "user":
         return not is_last or is_settled
-    if is_superseded:
+    if is_superseded or is_settled:
         return True
-    is_open = any(
+    if message.info.time.completed is None:
+        return False
+    return not any(
         p.type == "tool" and p.state and p.state.status in ("pending", "running")
         for p in message.parts
     )
-    return (message.info.time.completed is not None and not is_open) or is_settled
 
 
 def _terminal(
@@ -127,18 +129,18 @@ def _terminal(
     return None if compacted is not None and compacted.overflow else "interrupted"
 
 
-def _parts(part: HostPart) -> list[Part]:
+def _part(part: HostPart) -> Part | None:
     match part.type:
         case "text" if not part.ignored:
-            return [TextPart(id=part.id, text=part.text, synthetic=part.synthetic is True)]
-        case "subtask":
-            return [TextPart(id=part.id, text=part.prompt)]
-        case "file":
-            return [_file(part)]
+            return TextPart(id=part.id, text=part.text, synthetic=part.synthetic is True)
         case "tool" if part.state is not None:
-            return [_tool(part, part.state)]
+            return _tool(part, part.state)
+        case "subtask":
+            return TextPart(id=part.id, text=part.prompt)
+        case "file":
+            return _file(part)
         case _:
-            return []
+            return None
 
 
 def _file(part: HostPart) -> FilePart:

@@ -124,16 +124,18 @@ def is_settled(source: Source, session: HostSession, now_ms: int) -> bool:
 
 
 def read(
-    source: Source, session: HostSession, sessions: Sequence[HostSession], now_ms: int
+    source: Source, session: HostSession, beside: Sequence[HostSession], now_ms: int
 ) -> SyncRequest:
     """A session as the plugin would tell it, content and all.
+
+    ``beside``: the sessions of its directory, one of which it may be a copy of.
 
     Raises:
         BadInput: something of it cannot be read.
     """
     messages = source.messages(session)
     settled = is_settled(source, session, now_ms)
-    origin = session.fork_of or find_origin(session, messages, sessions, source.times)
+    origin = session.fork_of or find_origin(session, messages, beside, source.times)
     try:
         told = map_messages(messages, is_settled=settled)
     except (ValueError, RecursionError) as error:
