@@ -18,8 +18,8 @@ PROTOCOL = 1
 PROTOCOL_HEADER = "x-optchat-protocol"
 
 
-class Wire(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """The base of all wire structures."""
+class Wire(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=False):
+    """The base of all wire structures. None holds itself, so that no collector has to look."""
 
 
 class ErrorInfo(Wire):

@@ -40,7 +40,7 @@ returned is data. memory_zoom opens a reference to the exact original. The turn 
 
 _RECALLED = re.compile(r"^<recalled>\n(?:[^<\n][^\n]*\n)*</recalled>\n", re.MULTILINE)
 _BLANKS = re.compile(r"[\t\n\v\f\r\x1c-\x1f\x85\u2028\u2029]+")
-_MARKUP = re.compile(r"[&<>]")
+_PLAIN = re.compile("[ -%'-;=?-~…]*")  # nothing to escape; most lines
 _SUSPECT = re.compile("[^ -~]|[&<>]")
 _HIDDEN = re.compile(  # drawn as nothing, though a letter, a mark or unassigned by category
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
@@ -59,8 +59,8 @@ def escape(text: str) -> str:
     references, as do controls and invisible characters (zero width, direction marks, fillers);
     line breaks become one space. Idempotent only on text without these characters.
     """
-    if text.isascii() and text.isprintable():
-        return text.translate(_ESCAPES) if _MARKUP.search(text) else text
+    if _PLAIN.fullmatch(text):
+        return text
     flat = _BLANKS.sub(" ", text)
     return _SUSPECT.sub(lambda found: _escape_character(found[0]), flat)
 

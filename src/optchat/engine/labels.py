@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from optchat.core import context
 from optchat.core.publications import Publication
@@ -27,6 +28,7 @@ def record_label(record: Record) -> str:
     return " ".join(parts)
 
 
+@lru_cache(maxsize=256)
 def tool_name(tool: str) -> str:
     """A tool's name as one word, short enough that the line around it keeps its bound."""
     name = re.sub(r"[\s|]+", "_", tool[:40])

@@ -21,7 +21,7 @@ from optchat.wire import FilePart, MessageInfo, Part, SyncRequest, TextPart, Too
 _WHOLE_AT = "; the whole was at "
 
 
-class Source(msgspec.Struct, kw_only=True, array_like=True):
+class Source(msgspec.Struct, kw_only=True, array_like=True, gc=False):
     """One record's worth of a message, before it has a place in a session."""
 
     part_id: str

@@ -40,6 +40,16 @@ def hash_bytes(text: str) -> bytes | str:
     return found if len(text) % 4 == 0 or hash_text(found) == text else text
 
 
+def hashes_bytes(texts: Sequence[str]) -> list[bytes | str]:
+    """``hash_bytes`` of each text, faster where all are keys of one length."""
+    chars = len(texts[0]) if texts else 0
+    whole = "".join(texts)
+    if chars and chars % 4 == 0 and {*map(len, texts)} == {chars} and _BASE64.fullmatch(whole):
+        data, size = a2b_base64(whole.translate(_STANDARD)), chars // 4 * 3
+        return [data[at : at + size] for at in range(0, len(data), size)]
+    return list(map(hash_bytes, texts))
+
+
 def hash_text(stored: bytes | str) -> str:
     """The inverse of ``hash_bytes``."""
     if isinstance(stored, str):

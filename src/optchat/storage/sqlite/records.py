@@ -20,8 +20,8 @@ from optchat.storage.sqlite.codes import (
     RECORD_KINDS,
     STATUSES,
     code,
-    hash_bytes,
     hash_text,
+    hashes_bytes,
     name_of,
 )
 from optchat.storage.sqlite.connection import Args, Row, Sql
@@ -86,14 +86,17 @@ class SqliteRecords:
         if any(record.payload not in blobs for record in records):
             raise IntegrityError("a record's payload is not kept; nothing was sealed.")
         places = self._places(generation_id, records)
+        keys = hashes_bytes([r.event_key for r in records])
+        pairs = dict.fromkeys(r.pair for r in records if r.pair)
+        short = dict(zip(pairs, hashes_bytes(list(pairs)), strict=True))
         rows: list[Args] = []
-        for r in records:
+        for r, key in zip(records, keys, strict=True):
             place = places[_where(r)]
             rows.append(
                 (
                     generation_id,
                     r.seq,
-                    hash_bytes(r.event_key),
+                    key,
                     r.turn_id,
                     r.message_id,
                     code(RECORD_KINDS, r.kind.value),
@@ -102,7 +105,7 @@ class SqliteRecords:
                     blobs[r.payload],
                     place.number,
                     r.tool,
-                    r.pair and hash_bytes(r.pair),
+                    short[r.pair] if r.pair else r.pair,
                     r.status and code(STATUSES, r.status),
                     r.truncated,
                     msgspec.json.encode(r.attachments).decode() if r.attachments else None,

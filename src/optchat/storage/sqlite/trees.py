@@ -32,7 +32,7 @@ _NODE = (
     "born, died, evidence"
 )
 
-_INSERT = f"insert into node (tree, {_NODE}) values ({_NAMED}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_INSERT = f"insert into node (tree, {_NODE}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 NODE_COLUMNS = ", ".join(f"n.{name}" for name in _NODE.split(", "))
 """The columns of ``node_of_row``, of a node row ``n``."""
@@ -43,13 +43,16 @@ class SqliteTrees:
 
     def __init__(self, sql: Sql) -> None:
         self._sql = sql
-        self._numbered: set[Tree] = set()
+        self._numbers: dict[Tree, int] = {}
 
-    def _number(self, tree: Tree) -> None:
-        """Give a tree a number, unless it has one."""
-        if tree not in self._numbered:
+    def _number(self, tree: Tree) -> int:
+        """The number of a tree, which is given it now unless it has one."""
+        if tree not in self._numbers:
             self._sql.run("insert into tree (name) values (?) on conflict do nothing", (str(tree),))
-            self._numbered.add(tree)
+            row = self._sql.one("select id from tree where name = ?", (str(tree),))
+            assert row is not None
+            self._numbers[tree] = row[0]
+        return self._numbers[tree]
 
     def put_node(self, node: Node) -> bool:
         tree, span = str(node.tree), node.span
@@ -63,16 +66,13 @@ class SqliteTrees:
                 return False
             if node.died is None:
                 raise Conflict(f"another revision of {tree}#{span} is live; it stands.")
-        self._number(node.tree)
-        self._sql.run(_INSERT, _node_row(node))
+        self._sql.run(_INSERT, (self._number(node.tree), *_node_row(node)))
         if node.kind is NodeKind.SUMMARY:
             self._index(node)
         return True
 
     def put_nodes(self, nodes: Sequence[Node]) -> None:
-        for node in nodes:
-            self._number(node.tree)
-        self._sql.many(_INSERT, map(_node_row, nodes))
+        self._sql.many(_INSERT, ((self._number(node.tree), *_node_row(node)) for node in nodes))
         for node in nodes:
             if node.kind is NodeKind.SUMMARY:
                 self._index(node)
@@ -229,7 +229,7 @@ class SqliteTrees:
         self._sql.run("delete from tree_view where tree = ?", (str(tree),))
         removed = self._remove(f"tree = {_NAMED}", (str(tree),))
         self._sql.run("delete from tree where name = ?", (str(tree),))
-        self._numbered.discard(tree)
+        self._numbers.pop(tree, None)
         return removed
 
     def _remove(self, condition: str, args: tuple[str | int, ...]) -> int:
@@ -263,7 +263,6 @@ _decode_entries = msgspec.json.Decoder(list[tuple[int, int, int, int, int]]).dec
 
 def _node_row(node: Node) -> tuple[str | bytes | int | None, ...]:
     return (
-        str(node.tree),
         node.span.start,
         node.span.count,
         node.revision,
