@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from optchat.core.records import Lineage, Segment
-from optchat.refs import SessionId
-from optchat.storage.sqlite import vocabulary
+from optchat.refs import SessionId, Span
+from optchat.storage.sqlite import columns as columns_module
+from optchat.storage.sqlite import frames, published, summaries, vocabulary
+from tests.harness import found
 from tests.harness.found import columns
 
 
@@ -222,3 +226,56 @@ def test_the_places_of_a_common_word_come_in_pieces_that_may_begin_inside_a_docu
     assert found["red"].offsets.tolist() == [0, 0, 2, 3, 0, 1]
     assert found["green"].offsets.tolist() == [1]
     assert len(found["none"]) == len(found["none"].docs) == 0
+
+
+def seen(world, visibility):
+    """A frame as what it means: its rows, and the titles with their publications."""
+
+    def work(tx):
+        titles = tx.search.frame(visibility).titles
+        rows = [(tree, seq) for tree, seq, *_ in columns(tx, visibility)]
+        return rows, {session: (t.title, t.publication) for session, t in titles.items()}
+
+    return world.read(work)
+
+
+def test_a_frame_read_in_pieces_holds_all_of_them(world, monkeypatch):
+    for module in (columns_module, published, summaries):
+        monkeypatch.setattr(module, "ROWS_AT_ONCE", 2)
+    a, b = world.session("a"), world.session("b")
+    for text in ("one", "", "two", "three"):
+        world.seal(a, text)
+        world.seal(b, text)
+    world.publish(a, 0, 2, title="a before")
+    world.publish(b, 0, 4, title="b")
+    world.publish(a, 2, 4, title="a after")
+    for span in (Span(0, 2), Span(2, 2), Span(0, 4)):
+        world.write(lambda tx, s=span: tx.trees.put_node(world.a_node(a, s, text="told")))
+    before = world.now()
+    rows = [(str(tree), seq) for tree in (a, b) for seq in (0, 2, 3)]
+    assert seen(world, before) == (rows, {"a": ("a after", 2), "b": ("b", 1)})
+    assert len(world.read(lambda tx: found.summaries(tx, before, "told"))) == 3
+    world.seal(a, "four")
+    world.publish(a, 4, 5, title="a last")
+    assert seen(world, before) == (rows, {"a": ("a after", 2), "b": ("b", 1)})
+    rows.insert(3, (str(a), 4))
+    assert seen(world, world.now()) == (rows, {"a": ("a last", 3), "b": ("b", 1)})
+
+
+@pytest.mark.parametrize("kept", [0, 1_000])
+def test_readers_that_take_turns_keep_each_their_snapshot(world, monkeypatch, kept):
+    """However few frames a store keeps (I4)."""
+    monkeypatch.setattr(frames, "ROWS_KEPT", kept)
+    a, b = world.session("a"), world.session("b")
+    world.seal(a, "one", "two")
+    world.seal(b, "three")
+    world.publish(a, 0, 1)
+    person = world.now()
+    readers = {
+        name: replace(person, session_id=SessionId(name), own=Lineage((Segment(tree, 0, length),)))
+        for name, tree, length in (("a", a, 2), ("b", b, 1))
+    }
+    for _ in range(2):
+        assert seen(world, person)[0] == [(str(a), 0)]
+        assert seen(world, readers["a"])[0] == [(str(a), 0), (str(a), 1)]
+        assert seen(world, readers["b"])[0] == [(str(a), 0), (str(b), 0)]

@@ -58,7 +58,7 @@ class _Index:
     """Short texts by their stems."""
 
     def __init__(self) -> None:
-        self._by_stem: dict[str, set[int]] = {}
+        self._by_stem: dict[str, list[int]] = {}
         self._told: dict[int, tuple[str, ...]] = {}
 
     @property
@@ -67,8 +67,8 @@ class _Index:
 
     def add(self, at: int, text: str) -> None:
         self._told[at] = _stems(text)
-        for stem in self._told[at]:
-            self._by_stem.setdefault(stem, set()).add(at)
+        for stem in dict.fromkeys(self._told[at]):
+            self._by_stem.setdefault(stem, []).append(at)
 
     def holding(self, forms: Sequence[Form]) -> set[int]:
         found: set[int] = set()

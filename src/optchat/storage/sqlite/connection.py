@@ -33,7 +33,7 @@ SQLITE_MIN = (3, 51, 3)
 BUSY_TIMEOUT_MS = 5_000
 CHECKPOINT_WAIT_MS = 1_000
 WRITER_CACHE_KIB = 16 * 1024
-READER_CACHE_KIB = 4 * 1024
+READER_CACHE_KIB = 2 * 1024
 """A reader reads a common word's places once, and the system keeps the file's pages for all."""
 LOG_BYTES_KEPT = 16 * 1024 * 1024
 """A log that had to grow, because something read an old state for long, shrinks to this again."""

@@ -13,12 +13,12 @@ from collections.abc import Hashable
 import numpy as np
 
 from optchat.core.snapshots import Visibility
-from optchat.core.tree import ScopeTree, SessionTree, parse_tree
 from optchat.refs import ScopeId
-from optchat.storage.ports.frame import Frame, Longs, Summaries, keys_of
+from optchat.storage.ports.frame import Frame, keys_of
 from optchat.storage.sqlite.columns import Loaded, Names, chosen
 from optchat.storage.sqlite.connection import Sql
 from optchat.storage.sqlite.published import Published, gone
+from optchat.storage.sqlite.summaries import visible_summaries
 
 FRAMES_KEPT = 3
 ROWS_KEPT = 600_000
@@ -42,29 +42,30 @@ class Frames:
         self._names = Names()
         self._loaded = Loaded(self._names)
         self._published: dict[ScopeId, Published] = {}
-        self._frames: OrderedDict[Hashable, Frame] = OrderedDict()
+        # By their readers: to one whose snapshot has moved, the frame before it is of no use.
+        self._frames: OrderedDict[Hashable, tuple[Hashable, Frame]] = OrderedDict()
 
     def frame(self, sql: Sql, visibility: Visibility) -> Frame:
         """The frame of a snapshot, as the transaction of ``sql`` sees it."""
         own = visibility.own.segments if visibility.own is not None else ()
-        asked = (visibility.scope_id, visibility.csn, visibility.publication_end, own)
+        reader = (visibility.scope_id, visibility.session_id)
+        asked = (visibility.csn, visibility.publication_end, own)
         with self._lock:
             version, last = state_of(sql)
             if version != self._version:
                 self._clear()
                 self._version = version
-            found = self._frames.get(asked)
-            if found is None:
+            of, found = self._frames.pop(reader, (None, None))
+            if found is None or of != asked:
                 found = self._made(sql, visibility, last)
-                self._frames[asked] = found
-                self._drop_oldest()
-            self._frames.move_to_end(asked)
+            self._frames[reader] = asked, found
+            self._drop_oldest()
             return found
 
     def _drop_oldest(self) -> None:
         frames = self._frames
         while len(frames) > 1 and (
-            len(frames) > FRAMES_KEPT or sum(f.count for f in frames.values()) > ROWS_KEPT
+            len(frames) > FRAMES_KEPT or sum(f.count for _, f in frames.values()) > ROWS_KEPT
         ):
             frames.popitem(last=False)
 
@@ -116,54 +117,9 @@ class Frames:
             tools=names.tools.names,
             row_of=row_of,
             titles=titles,
-            summaries=_summaries(sql, visibility, names, first, first + count),
+            summaries=visible_summaries(sql, visibility, names, first, first + count),
             unindexed=int((unread & seen).sum()),
         )
-
-
-def _summaries(
-    sql: Sql, visibility: Visibility, names: Names, low: Longs, high: Longs
-) -> Summaries:
-    """The visible ones; what can be seen of the sessions is ``[low, high)``, in keys."""
-    shared = str(ScopeTree(visibility.scope_id))
-    rows = sql.all(
-        "select d.doc, t.name, d.start, d.count, d.revision from node_doc as d "
-        "cross join tree as t on t.id = d.tree "
-        "where d.born <= ?1 and (d.died is null or d.died > ?1) order by d.doc",
-        (visibility.csn,),
-    )
-    low, high = _joined(low, high)
-    made: list[tuple[int, int, int, int, int]] = []
-    last = rows[-1][0] if rows else -1
-    for doc, name, start, count, revision in rows:
-        if name == shared:
-            if start + count <= visibility.publication_end:
-                made.append((doc, -1, start, count, revision))
-        elif name.startswith("g:"):
-            parsed = parse_tree(name)
-            tree = names.trees.known(parsed) if isinstance(parsed, SessionTree) else None
-            if tree is not None:
-                made.append((doc, tree, start, count, revision))
-    columns = np.array(made, np.int64).reshape(len(made), 5)
-    key = (columns[:, 1] << 32) | columns[:, 2]
-    at = np.searchsorted(low, key, side="right") - 1
-    inside = (at >= 0) & (key + columns[:, 3] <= high[at]) if len(low) else key < 0
-    columns = columns[inside | (columns[:, 1] < 0)]
-    row_of = np.full(last + 1, -1, np.int32)
-    row_of[columns[:, 0]] = np.arange(len(columns))
-    doc, tree, start, count, revision = columns.astype(np.int32).T
-    return Summaries(tree=tree, start=start, count=count, revision=revision, row_of=row_of)
-
-
-def _joined(low: Longs, high: Longs) -> tuple[Longs, Longs]:
-    """Ranges of keys as disjoint ones that do not touch, in order."""
-    order = np.argsort(low, kind="stable")
-    low, high = low[order], high[order]
-    reach = np.maximum.accumulate(high) if len(high) else high
-    new = np.ones(len(low), bool)
-    new[1:] = low[1:] > reach[:-1]
-    begins = np.flatnonzero(new)
-    return low[begins], reach[np.append(begins[1:], len(low)) - 1] if len(low) else reach
 
 
 def left_of(sql: Sql) -> range:
