@@ -187,6 +187,7 @@ def change(world: World) -> None:
     fork = host.fork(ids["forked"])["id"]
     memory.provider.plan(fork, text(f"about forked we decided {BY_NAME['forked'].word('new')}"))
     host.prompt(fork, "go on in the copy")
+    ids["copy"] = host.fork(ids["moved"])["id"]  # which stays where its origin was
     for name, folder in (("moved", "tree"), ("left", "shed")):
         body = {"sessionID": ids[name], "destination": {"directory": str(folders[folder])}}
         host.request("POST", "/experimental/control-plane/move-session", body=body)
@@ -230,6 +231,9 @@ def look(world: World) -> None:
         counts = memory.counts(world.ids[case.session])
         if counts is not None:
             world.counts[case.name] = counts.published
+    copy = memory.counts(world.ids["copy"])
+    assert copy is not None
+    world.counts["copy"] = copy.published
     world.faults += memory.optchat_json("doctor")["faults"]
 
 
@@ -297,6 +301,11 @@ OF_A_TURN = ("zoom", "zoom publication", "message", "recall_get", "recall_contex
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_status_counts_what_is_left(world: World, case: Case) -> None:
     assert world.counts.get(case.name) == case.published
+
+
+def test_a_copy_of_what_has_moved_since_is_known_as_a_copy(world: World) -> None:
+    """§12: what it begins with is its origin's, and is not published a second time."""
+    assert world.counts["copy"] == 0
 
 
 def test_a_person_s_lists_have_the_title_that_a_session_has_now(world: World) -> None:
