@@ -53,6 +53,9 @@ class Case:
         return self.name.partition("-")[0]
 
     def word(self, kind: str) -> str:
+        """One of its words; "about" is in each message, what is gone and what is left."""
+        if kind == "about":
+            return f"about {self.session}"
         return f"{kind}quagga{self.session}"
 
     @property
@@ -187,6 +190,7 @@ def change(world: World) -> None:
     fork = host.fork(ids["forked"])["id"]
     memory.provider.plan(fork, text(f"about forked we decided {BY_NAME['forked'].word('new')}"))
     host.prompt(fork, "go on in the copy")
+    ids["copy"] = host.fork(ids["moved"])["id"]  # which stays where its origin was
     for name, folder in (("moved", "tree"), ("left", "shed")):
         body = {"sessionID": ids[name], "destination": {"directory": str(folders[folder])}}
         host.request("POST", "/experimental/control-plane/move-session", body=body)
@@ -230,6 +234,9 @@ def look(world: World) -> None:
         counts = memory.counts(world.ids[case.session])
         if counts is not None:
             world.counts[case.name] = counts.published
+    copy = memory.counts(world.ids["copy"])
+    assert copy is not None
+    world.counts["copy"] = copy.published
     world.faults += memory.optchat_json("doctor")["faults"]
 
 
@@ -279,7 +286,7 @@ PATHS = {
     "search in directory": ("one", "two", "new"),
     "search in project": ("one", "two", "new"),
     "search in session": ("one", "two"),
-    "search by session": (),
+    "search by session": ("about",),
     "search for title": ("title",),
     "sessions": ("title",),
     "messages": ("one", "two"),
@@ -288,7 +295,7 @@ PATHS = {
     "recall_messages": ("one", "two"),
     "search_memory_tree": ("one", "two", "new"),
     "view": ("one", "two", "new"),
-    "recalled": (),
+    "recalled": ("one",),
 }
 """The words that a path shows, of those that are left."""
 OF_A_TURN = ("zoom", "zoom publication", "message", "recall_get", "recall_context", "tree node")
@@ -297,6 +304,11 @@ OF_A_TURN = ("zoom", "zoom publication", "message", "recall_get", "recall_contex
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_status_counts_what_is_left(world: World, case: Case) -> None:
     assert world.counts.get(case.name) == case.published
+
+
+def test_a_copy_of_what_has_moved_since_is_known_as_a_copy(world: World) -> None:
+    """§12: what it begins with is its origin's, and is not published a second time."""
+    assert world.counts["copy"] == 0
 
 
 def test_a_person_s_lists_have_the_title_that_a_session_has_now(world: World) -> None:
@@ -320,7 +332,8 @@ class TestEachPath:
             assert (reader, path) in {("person", "view"), ("person", "recalled")}
             return
         assert [word for word in case.gone if word in told] == []
-        assert [w for k in PATHS[path] if k in case.kept and (w := case.word(k)) not in told] == []
+        left = ("about", *case.kept) if case.kept else ()
+        assert [w for k in PATHS[path] if k in left and (w := case.word(k)) not in told] == []
 
     @pytest.mark.parametrize("turn", [0, 1])
     @pytest.mark.parametrize("path", OF_A_TURN)

@@ -19,9 +19,10 @@ from optchat.coordinator.service import Service
 from optchat.engine.deps import Deps
 from optchat.errors import NotFound, Superseded
 from optchat.evaluation import hoststore
+from optchat.hosts.opencode.transcript import place
 from optchat.storage.sqlite import SqliteStore
 from optchat.testing.clockwork import CountedIds, ManualClock
-from optchat.wire import ImportRequest, ToolRequest
+from optchat.wire import ImportRequest, SessionInfo, SyncRequest, ToolRequest
 from tests.e2e.support import eventually
 from tests.integration.test_import import change, sessions
 
@@ -150,3 +151,27 @@ def test_a_start_that_ended_before_it_had_read_all_goes_on_at_the_next(world: Wo
     world.start(ManualClock(1_800_000_000_000))
     assert world.found("quagga instead")
     assert "not read again" not in world.limits()
+
+
+def test_a_project_that_is_called_otherwise_is_known_by_its_first_new_session(world: World) -> None:
+    """§11: while the coordinator runs, and before the host speaks of a session that is held."""
+    of_project = world.service.status().scopes
+    change(
+        world.host,
+        "insert into project (id, worktree, time_created, time_updated, sandboxes) select "
+        "'prj_new', worktree, time_created, 1, sandboxes from project where id = 'prj_0000'",
+        "update session set project_id = 'prj_new' where project_id = 'prj_0000'",
+        "delete from project where id = 'prj_0000'",
+    )
+    new = SessionInfo(
+        host="opencode",
+        id="ses_new",
+        project_key="prj_new",
+        project_directory=PROJECT,
+        directory=PROJECT,
+        store=place.identity(world.host),
+    )
+    world.service.sync(SyncRequest(session=new, messages=[]))
+    after = world.service.status().scopes
+    assert [s.scope for s in after] == [s.scope for s in of_project]
+    assert sum(len(s.sessions) for s in after) == COUNT + 1

@@ -21,8 +21,16 @@ from optchat.errors import BadInput
 from optchat.evaluation import hoststore
 from optchat.evaluation.files import Message, Session, Text, Tool
 from optchat.hosts.opencode.transcript import javascript, place
+from optchat.hosts.opencode.transcript.forks import find_origin
 from optchat.hosts.opencode.transcript.mapping import map_messages
-from optchat.hosts.opencode.transcript.messages import HostMessage, HostPart, Info, decode
+from optchat.hosts.opencode.transcript.messages import (
+    HostMessage,
+    HostPart,
+    HostSession,
+    Info,
+    Times,
+    decode,
+)
 from optchat.hosts.opencode.transcript.source import open_source
 from optchat.hosts.opencode.transcript.source import read as read_session
 from optchat.wire import ToolPart
@@ -366,3 +374,30 @@ def test_the_tables_of_the_next_version_read_in_the_same_terms(tmp_path: Path) -
     assert [m.digest for m in copied.messages] == digests[: len(copied.messages)]
     assert len(copied.messages) == 2
     source.close()
+
+
+@pytest.mark.parametrize("since", [{}, {"directory": "/elsewhere"}, {"archived": True}])
+def test_a_copy_s_origin_is_found_whatever_has_become_of_it(since: dict[str, Any]) -> None:
+    """§12: by the times of its messages, of a project's sessions; no other one shares more."""
+
+    def session(id_: str, created_ms: int, **fields: Any) -> HostSession:
+        known = {"project_id": "p", "directory": "/work", "updated_ms": 900, "title": "t"}
+        return HostSession(id=id_, created_ms=created_ms, **{**known, **fields})
+
+    times = {"origin": [(10, "user"), (20, "assistant"), (30, "user")], "other": [(10, "user")]}
+    sessions = [
+        session("origin", 5, **since),
+        session("other", 6),
+        copy := session("copy", 25, title="t (fork #1)"),
+    ]
+    messages = [
+        HostMessage(id=f"m{at}", info=Info(role=role, time=Times(created=at)), parts=[])
+        for at, role in times["origin"]
+    ]  # the last is the copy's own
+
+    def asked(id_: str, count: int) -> list[tuple[int, str]]:
+        return times[id_][:count]
+
+    assert find_origin(copy, messages, sessions, asked) == "origin"
+    assert find_origin(copy, messages, sessions[1:], asked) == "other"
+    assert find_origin(copy, messages, sessions[2:], asked) is None

@@ -61,10 +61,10 @@ def read_here(
     """Read sessions of a store one after the other; ``sessions`` are all that it has."""
     beside: defaultdict[str, list[HostSession]] = defaultdict(list)
     for session in sessions:
-        beside[session.directory].append(session)
+        beside[session.project_id].append(session)
     for session in wanted:
         try:
-            request = read(source, session, beside[session.directory], clock.now_ms())
+            request = read(source, session, beside[session.project_id], clock.now_ms())
         except BadInput as error:
             yield Unread(session.id, error.code, error.message, error.hint)
             continue

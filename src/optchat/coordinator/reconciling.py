@@ -7,8 +7,10 @@ read again, for as long as a start may take; what is left is read behind it, and
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -32,6 +34,7 @@ from optchat.hosts.opencode.transcript.source import (
 )
 from optchat.refs import ScopeId
 from optchat.storage.ports import Store, Tx
+from optchat.wire import SessionInfo
 
 log = structlog.get_logger()
 
@@ -46,6 +49,8 @@ class Reconciling:
     store: Store
     deps: Deps
     importing: Importing
+    _met: set[str] = field(default_factory=set[str])
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self) -> None:
         """Bring what is known up to the stores that it is from.
@@ -60,16 +65,36 @@ class Reconciling:
             path = place.path_of(name)
             assert path is not None
             try:
-                source = open_source(path)
+                with closing(open_source(path)) as source:
+                    self._compare(source, [s for s in known if s.host_store == name], until_ms)
             except OptChatError as error:
                 log.warning("not compared", code=error.code)
-                continue
-            try:
-                self._compare(source, [s for s in known if s.host_store == name], until_ms)
-            except OptChatError as error:
-                log.warning("not compared", code=error.code)
-            finally:
-                source.close()
+
+    def meet(self, info: SessionInfo) -> None:
+        """Look whether a project that a host speaks of for the first time is one that we know.
+
+        Its first session may be new, but the host's store has the others under the same new key.
+        """
+        if info.host != HOST or info.project_key in self._met:
+            return
+        with self._lock:  # nobody may make the project anew meanwhile
+            if info.project_key not in self._met:
+                self._look(info)
+                self._met.add(info.project_key)
+
+    def _look(self, info: SessionInfo) -> None:
+        path = place.path_of(info.store)
+        if path is None or self.store.read(lambda tx: tx.sessions.project(HOST, info.project_key)):
+            return
+        known = [s for s in self.importing.known() if s.host_store == info.store]
+        if not known:
+            return
+        try:
+            with closing(open_source(path)) as source:
+                if source.name == info.store:
+                    self._settle(source, known, source.sessions())
+        except OptChatError as error:
+            log.warning("not compared", code=error.code)
 
     def unread(self, tx: Tx, scope_id: ScopeId) -> int:
         """How many sessions that share in a scope have changed and are not read again yet."""
@@ -83,12 +108,17 @@ class Reconciling:
         sessions = source.sessions()
         if not place.is_there(source.name):
             return
-        listed = {s.id: s for s in sessions}
-        self.store.write(lambda tx: _settle(tx, self.deps, source, known, listed))
+        self._settle(source, known, sessions)
         changed = self._changed(source, known, sessions)
         there = {s.id: source.ids(s) for s in changed}
         self.store.write(lambda tx: _cut(tx, self.deps, there))
         self.importing.read_again(source, changed, sessions, until_ms)
+
+    def _settle(
+        self, source: Source, known: Sequence[Session], sessions: Sequence[HostSession]
+    ) -> None:
+        listed = {s.id: info_of(s, source.name, None) for s in sessions}
+        self.store.write(lambda tx: _settle(tx, self.deps, known, listed))
 
     def _changed(
         self, source: Source, known: Sequence[Session], sessions: Sequence[HostSession]
@@ -118,11 +148,7 @@ class Reconciling:
 
 
 def _settle(
-    tx: Tx,
-    deps: Deps,
-    source: Source,
-    known: Sequence[Session],
-    listed: Mapping[str, HostSession],
+    tx: Tx, deps: Deps, known: Sequence[Session], listed: Mapping[str, SessionInfo]
 ) -> None:
     """Forget the sessions that a store has no more, and let the others follow it."""
     for session in known:
@@ -136,7 +162,7 @@ def _settle(
     for session, told in there:
         current = tx.sessions.session(session.session_id)
         if current is not None:
-            follow(tx, deps, current, info_of(told, source.name, None))
+            follow(tx, deps, current, told)
 
 
 def _cut(tx: Tx, deps: Deps, there: Mapping[str, Sequence[str]]) -> None:

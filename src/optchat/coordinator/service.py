@@ -128,6 +128,7 @@ class Service:
 
     def sync(self, request: SyncRequest) -> SyncResponse:
         """Bring a session up to its host, and wake the workers."""
+        self.reconciling.meet(request.session)
         commit = observed_commit(request.session.directory)
         try:
             prepared = prepare(request, mask=self.deps.config.privacy.mask)

@@ -1,7 +1,8 @@
-"""Finding the session that another one was copied from, as the plugin does (§12).
+"""Finding the session that another one was copied from (§12).
 
 The host keeps no link. A copy keeps the times of its messages, which are then older than the copy
-itself, and the original still has messages of exactly these times.
+itself, and the original still has messages of exactly these times. The plugin looks for it in the
+same way, but sees one folder's sessions alone.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ def find_origin(
         for other in beside
         if other.id != session.id
         and other.parent_id is None
-        and not other.archived
         and other.created_ms < session.created_ms
         and other.updated_ms >= copied[0][0]
     ]
-    candidates.sort(key=lambda other: (other.title != previous, -other.updated_ms))
+    here = session.directory  # where a copy is made; one of the two may have moved since
+    candidates.sort(key=lambda o: (o.title != previous, o.directory != here, -o.updated_ms))
     best: tuple[int, str | None] = (0, None)
     for other in candidates[:CANDIDATES]:
         if times(other.id, 1) != copied[:1]:

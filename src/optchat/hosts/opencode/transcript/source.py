@@ -128,7 +128,7 @@ def read(
 ) -> SyncRequest:
     """A session as the plugin would tell it, content and all.
 
-    ``beside``: the sessions of its directory, one of which it may be a copy of.
+    ``beside``: the sessions of its project, one of which it may be a copy of.
 
     Raises:
         BadInput: something of it cannot be read.
