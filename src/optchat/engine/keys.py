@@ -7,11 +7,12 @@ digest, which is only ever compared with another state of the same message.
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
+from binascii import b2a_base64
 from hashlib import blake2b
 
 KEY_BYTES = 9
 DIGEST_CHARS = 22
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
 def event_key(
@@ -37,4 +38,5 @@ def kept_digest(digest: str) -> str:
 
 def _short(*parts: str) -> str:
     whole = "\x1f".join(parts).encode("utf-8", "surrogatepass")
-    return urlsafe_b64encode(blake2b(whole, digest_size=KEY_BYTES).digest()).decode()
+    key = blake2b(whole, digest_size=KEY_BYTES).digest()
+    return b2a_base64(key, newline=False).translate(_URL_SAFE).decode()

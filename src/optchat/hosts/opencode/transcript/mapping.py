@@ -175,11 +175,10 @@ def _tool(part: HostPart, state: State) -> ToolPart:
     own = part.tool in OWN_TOOLS
     cut = not own and metadata is not None and metadata.truncated is True
     path = metadata.output_path if cut and metadata is not None else None
-    given = javascript.parse(bytes(state.input))
     return ToolPart(
         id=part.id,
         tool=part.tool,
-        input_json=javascript.stringify({} if given is None else given).decode(),
+        input_json=javascript.stringify({} if state.input is None else state.input).decode(),
         status=cast("Any", state.status),
         title=state.title or "",
         started_ms=cast("Any", time.start if time else None),
@@ -196,7 +195,7 @@ def _tool(part: HostPart, state: State) -> ToolPart:
 
 def _own_result(metadata: Metadata | None) -> OwnResult:
     """What one of our tools answered; without an answer nothing of it is worth keeping."""
-    found = javascript.parse(bytes(metadata.optchat)) if metadata is not None else None
+    found = metadata.optchat if metadata is not None else None
     told = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
     return OwnResult(
         refs=told.get("refs") or [],

@@ -18,8 +18,6 @@ GLOBAL = "global"
 
 T = TypeVar("T")
 
-_NOTHING = msgspec.Raw(b"null")
-
 
 class Row(msgspec.Struct, kw_only=True, rename="camel"):
     """The base of what is decoded from the host's JSON."""
@@ -82,7 +80,7 @@ class Metadata(Row):
     truncated: Any = None
     output_path: Any = None
     compaction_continue: Any = msgspec.field(name="compaction_continue", default=None)
-    optchat: msgspec.Raw = _NOTHING
+    optchat: Any = None
 
 
 class HostPart(Row):
@@ -107,7 +105,7 @@ class State(Row):
     """A call as far as it has come."""
 
     status: str
-    input: msgspec.Raw = _NOTHING
+    input: Any = None
     output: str | None = None
     error: str | None = None
     title: str | None = None

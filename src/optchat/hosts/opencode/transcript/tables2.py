@@ -5,7 +5,7 @@ Seen on a community build of 2.0.14, with text, tools, failures and a fork; see 
 
 from __future__ import annotations
 
-import msgspec
+from typing import Any
 
 from optchat.hosts.opencode.transcript.database import Database
 from optchat.hosts.opencode.transcript.live import live, untouched
@@ -40,7 +40,7 @@ class _Error(Row):
 
 class _State(Row):
     status: str = "completed"
-    input: msgspec.Raw = msgspec.Raw(b"null")
+    input: Any = None
     content: tuple[_Text, ...] = ()
     error: _Error | None = None
 
