@@ -12,6 +12,7 @@ A ref identifies and never authorises: resolving one always takes a ``Visibility
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 from typing import NewType
@@ -26,6 +27,12 @@ FoldId = NewType("FoldId", str)
 BlobHash = NewType("BlobHash", str)
 Csn = NewType("Csn", int)
 """A commit sequence number: the store's own clock of visible changes."""
+
+
+def blob_hash(payload: bytes) -> BlobHash:
+    """The name of a payload: the sha256 of its bytes."""
+    return BlobHash(hashlib.sha256(payload).hexdigest())
+
 
 _REF = re.compile(
     r"(?:pub:(?P<pub>\d{1,15})|s(?P<session>\d{1,9}):(?P<gen>\d{1,9}):(?P<seq>\d{1,15}))"

@@ -10,6 +10,7 @@ import pytest
 from optchat.errors import BadInput, IntegrityError
 from optchat.limits import BLOB_CHUNK_BYTES, PAYLOAD_BYTES_MAX
 from optchat.refs import BlobHash
+from tests.harness.payloads import put_many
 
 SIZES = (0, 1, BLOB_CHUNK_BYTES - 1, BLOB_CHUNK_BYTES, BLOB_CHUNK_BYTES + 1, 3 * BLOB_CHUNK_BYTES)
 
@@ -91,7 +92,7 @@ def test_payloads_that_are_put_together_are_each_themselves(world):
         *(payload_of(size, random_bytes=False) for size in range(1_000, 16_000, 300)),
     ]
     world.write(lambda tx: tx.blobs.put(payloads[-1]))
-    blobs = world.write(lambda tx: tx.blobs.put_many(payloads))
+    blobs = world.write(lambda tx: put_many(tx, payloads))
     assert blobs == [hashlib.sha256(p).hexdigest() for p in payloads]
 
     def work(tx):
@@ -101,12 +102,12 @@ def test_payloads_that_are_put_together_are_each_themselves(world):
             tx.blobs.verify(blob)
 
     world.read(work)
-    assert world.write(lambda tx: tx.blobs.put_many([])) == []
+    assert world.write(lambda tx: put_many(tx, [])) == []
 
 
 def test_what_was_put_with_a_removed_payload_stays(world):
     payloads = [payload_of(size, random_bytes=False) for size in range(1, 90_000, 1_100)]
-    blobs = world.write(lambda tx: tx.blobs.put_many(payloads))
+    blobs = world.write(lambda tx: put_many(tx, payloads))
     gone = blobs[::3]
     assert world.write(lambda tx: tx.blobs.drop_unused(gone)) == len(gone)
     for blob, payload in zip(blobs, payloads, strict=True):
@@ -115,6 +116,6 @@ def test_what_was_put_with_a_removed_payload_stays(world):
                 world.read(lambda tx, b=blob: tx.blobs.size(b))
         else:
             assert world.read(lambda tx, b=blob: tx.blobs.read(b, 0, 10**6)) == payload
-    assert world.write(lambda tx: tx.blobs.put_many(payloads)) == blobs
+    assert world.write(lambda tx: put_many(tx, payloads)) == blobs
     for blob, payload in zip(blobs, payloads, strict=True):
         assert world.read(lambda tx, b=blob: tx.blobs.read(b, 0, 10**6)) == payload

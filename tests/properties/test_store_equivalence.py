@@ -40,6 +40,7 @@ from optchat.storage.ports import Chunk, Job, JobKind, JobState, ModelCall, Tx
 from optchat.storage.sqlite import SqliteStore
 from optchat.storage.words import indexed
 from tests.harness.found import columns, records, summaries
+from tests.harness.payloads import put_many
 
 SCOPES = [ScopeId("project:p"), ScopeId("profile:q")]
 SESSIONS = [SessionId(name) for name in "ab"]
@@ -200,7 +201,7 @@ class Stores(RuleBasedStateMachine):
         def work(tx: Tx) -> None:
             generation = tx.sessions.generation(tree.session_id, tree.generation)
             start = generation.length if generation is not None else 0
-            tx.blobs.put_many([text.encode() for text in said])
+            put_many(tx, [text.encode() for text in said])
             made = [a_record(tx, tree, start + n, text, at) for n, text in enumerate(said)]
             tx.records.append(made, list(map(indexed, said)))
 

@@ -32,7 +32,7 @@ def test_a_hash_is_stored_as_its_bytes(data):
 
 
 def test_keys_and_digests_of_ours_have_a_short_form():
-    assert len(hash_bytes(event_key("h", "s", "m", "p", "text", 0))) == 9
+    assert len(hash_bytes(event_key("h", "s", "m", "p", "text"))) == 9
     assert len(hash_bytes(digest("a"))) == 16
 
 

@@ -40,6 +40,7 @@ from optchat.storage.sqlite.connection import Connection, Sql, check_library
 from optchat.storage.sqlite.migrations import MIGRATIONS, backup_path, backups, migrate
 from optchat.storage.words import indexed
 from tests.harness.found import records
+from tests.harness.payloads import put_many
 
 TREE = SessionTree(SessionId("a"), 0)
 READER = Visibility(
@@ -562,7 +563,7 @@ def test_a_pack_is_written_again_without_what_was_removed(path):
     word = b"zqxjkv" * 3
     rest = [b"kept %d " % n * 40 for n in range(5)]
     store = SqliteStore(path)
-    blobs = store.write(lambda tx: tx.blobs.put_many([*rest[:2], word, *rest[2:]]))
+    blobs = store.write(lambda tx: put_many(tx, [*rest[:2], word, *rest[2:]]))
     assert raw(path, "select count(*) from pack") == [(1,)]
     store.write(lambda tx: tx.blobs.drop_unused([blobs[2]]))
     ((size, data),) = raw(path, "select size, data from pack")
@@ -579,7 +580,7 @@ def test_a_pack_is_written_again_without_what_was_removed(path):
 def test_a_damaged_pack_does_not_hold_a_removal_up(path):
     """I8: what shares it is lost already, and says so."""
     store = SqliteStore(path)
-    gone, beside = store.write(lambda tx: tx.blobs.put_many([b"to go", b"beside it"]))
+    gone, beside = store.write(lambda tx: put_many(tx, [b"to go", b"beside it"]))
     raw(path, "update pack set crc32 = crc32 + 1")
     assert store.write(lambda tx: tx.blobs.drop_unused([gone])) == 1
     assert raw(path, "select count(*) from pack") == [(0,)]

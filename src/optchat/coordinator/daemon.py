@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import socket
@@ -56,6 +57,7 @@ def run(home: Path) -> None:
     """
     paths = Paths(home)
     paths.prepare()
+    collect_less()
     lock = filelock.FileLock(paths.lock, mode=0o600)
     try:
         lock.acquire(timeout=0)
@@ -75,6 +77,12 @@ def run(home: Path) -> None:
             store.close()
     finally:
         lock.release()
+
+
+def collect_less() -> None:
+    """Look for cycles less often: few objects of ours are in any, and many are made at once."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 def take_over(tx: Tx, now_ms: int) -> int:

@@ -7,6 +7,7 @@ in one interpreter the two would take turns. A process that reads dies with who 
 from __future__ import annotations
 
 import contextlib
+import gc
 import subprocess
 import sys
 from collections import defaultdict
@@ -127,6 +128,7 @@ def _serve(asked: IO[bytes], pipe: IO[bytes]) -> None:
 
 def main() -> int:
     logs.configure()
+    gc.set_threshold(100_000)  # what is read is in no cycle
     try:
         _serve(sys.stdin.buffer, sys.stdout.buffer)
     except BrokenPipeError:

@@ -15,15 +15,18 @@ DIGEST_CHARS = 22
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
-def event_key(
-    host: str, host_session: str, message_id: str, part_id: str, facet: str, revision: int
-) -> str:
-    """The stable key of a finalised event.
+def event_key(host: str, host_session: str, message_id: str, part_id: str, facet: str) -> str:
+    """The stable key of a finalised event, as a session's first generation has it."""
+    return _short(host, host_session, message_id, part_id, facet)
+
+
+def revised(key: str, generation: int) -> str:
+    """An event's key in a generation.
 
     The host gives no revision of its own; ours moves with the generation, that is, with an edit
     that reconciliation has seen.
     """
-    return _short(host, host_session, message_id, part_id, facet, str(revision))
+    return _short(key, str(generation)) if generation else key
 
 
 def pair_key(message_id: str, part_id: str) -> str:

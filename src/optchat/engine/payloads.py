@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from optchat.core.records import RecordKind
-from optchat.engine.keys import pair_key
+from optchat.engine.keys import event_key, pair_key
 from optchat.engine.originals import without_secrets
+from optchat.refs import BlobHash, blob_hash
 from optchat.storage.searched import has_words, searched_text
 from optchat.storage.words import indexed
-from optchat.wire import FilePart, MessageInfo, Part, SyncRequest, TextPart, ToolPart
+from optchat.wire import FilePart, MessageInfo, Part, SessionInfo, SyncRequest, TextPart, ToolPart
 
 _WHOLE_AT = "; the whole was at "
 
@@ -36,6 +37,8 @@ class Source(msgspec.Struct, kw_only=True, array_like=True, gc=False):
     truncated: str | None = None
     attachments: tuple[str, ...] = ()
     words: str = ""  # what the index is given of it
+    key: str = ""  # of its event, as ``event_key`` gives it
+    blob: BlobHash = BlobHash("")  # the payload's name
 
 
 Prepared = Mapping[str, Sequence[Source]]
@@ -50,11 +53,16 @@ def prepare(
     ``mask``: secrets go from what is told too, as always from the words that are searched.
     ``told``: only the person's requests are told of, each as this gives it.
     """
-    return {m.id: sources(m, mask=mask, told=told) for m in request.messages if m.parts is not None}
+    info = request.session
+    return {
+        m.id: _sources(m, info, mask=mask, told=told)
+        for m in request.messages
+        if m.parts is not None
+    }
 
 
-def sources(
-    message: MessageInfo, *, mask: bool, told: Callable[[str], str] | None = None
+def _sources(
+    message: MessageInfo, info: SessionInfo, *, mask: bool, told: Callable[[str], str] | None
 ) -> list[Source]:
     """The records of a message, in part order; a message without content gives none."""
     if message.role == "other":
@@ -63,6 +71,8 @@ def sources(
     for part in message.parts or []:
         found += _of_part(message, part)
     for one in found:
+        one.key = event_key(info.host, info.id, message.id, one.part_id, one.facet)
+        one.blob = blob_hash(one.payload)
         searched = searched_text(one.kind, one.tool, one.attachments, one.payload)
         one.words = indexed(searched)
         if told is None:

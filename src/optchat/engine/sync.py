@@ -7,7 +7,6 @@ closed and its publication scheduled, in the same transaction.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -23,7 +22,7 @@ from optchat.core.scopes import is_isolated
 from optchat.engine import past
 from optchat.engine.deps import Deps
 from optchat.engine.forest import Forest
-from optchat.engine.keys import event_key, kept_digest
+from optchat.engine.keys import kept_digest, revised
 from optchat.engine.lifecycle import branch, fork
 from optchat.engine.nodes import complete_parents, hurry_session, seal_leaf
 from optchat.engine.payloads import Prepared, Source
@@ -39,9 +38,9 @@ from optchat.engine.sessions import (
 from optchat.engine.tombstones import FORGOTTEN, NO_DIGEST, forgotten_messages, is_forgotten
 from optchat.errors import BadInput, EventConflict
 from optchat.limits import MESSAGES_MAX
-from optchat.refs import BlobHash, Csn, ScopeId, TurnId
+from optchat.refs import Csn, ScopeId, TurnId
 from optchat.storage.ports import Tx
-from optchat.wire import MessageInfo, SessionInfo, SyncRequest, SyncResponse
+from optchat.wire import OWN_TOOLS, MessageInfo, SessionInfo, SyncRequest, SyncResponse
 
 _OUTCOMES = {
     "completed": Outcome.COMPLETED,
@@ -142,7 +141,6 @@ def _check_content(
     Attachments and our own results are left out: the form of a manifest may change with a version.
     So is what a fork inherits, which was sealed under its origin's keys.
     """
-    info = request.session
     history = own_lineage(tx, session)
     own_start = history.own_start(session.session_id)
     again = [
@@ -160,14 +158,11 @@ def _check_content(
     }
     for message, _ in again:
         for source in prepared[message.id]:
-            if source.facet == "file" or not source.text:
+            if source.facet == "file" or (source.facet == "result" and source.tool in OWN_TOOLS):
                 continue
-            keys = (
-                event_key(info.host, info.id, message.id, source.part_id, source.facet, number)
-                for number in range(session.generation, -1, -1)
-            )
+            keys = (revised(source.key, number) for number in range(session.generation, -1, -1))
             payload = next((sealed[key] for key in keys if key in sealed), None)
-            if payload is not None and payload != hashlib.sha256(source.payload).hexdigest():
+            if payload is not None and payload != source.blob:
                 raise EventConflict(
                     f"message {message.id} of {session.host_session} arrived a second time with "
                     "other content under the same digest; what was sealed stands.",
@@ -333,14 +328,7 @@ class _Sealing:
         taken = dict(self._already)
         for source in self.prepared.get(message.id, ()):
             assert self.turn is not None
-            key = event_key(
-                info.host,
-                info.id,
-                message.id,
-                source.part_id,
-                source.facet,
-                self.session.generation,
-            )
+            key = revised(source.key, self.session.generation)
             if taken.get(key, source.payload) != source.payload:
                 raise EventConflict(
                     f"a part of message {message.id} of {info.id} is there a second time with "
@@ -378,8 +366,8 @@ class _Sealing:
             # The session is used again: what was taken in of it as history gets its nodes first.
             past.make_nodes(self.tx, self.deps, self.session, self.lineage)
         sealed = [event for event in self._events if isinstance(event, _Sealed)]
-        blobs = self.tx.blobs.put_many([event.source.payload for event in sealed])
-        records = [self._record(e, blob) for e, blob in zip(sealed, blobs, strict=True)]
+        self.tx.blobs.put_many({e.source.blob: e.source.payload for e in sealed})
+        records = [self._record(event) for event in sealed]
         self.tx.records.append(records, [event.source.words for event in sealed])
         self.tx.records.put_turns(tuple(self._opened.values()))
         self.tx.records.put_messages(self._messages)
@@ -390,7 +378,7 @@ class _Sealing:
         self._opened.clear()
         self._events.clear()
 
-    def _record(self, event: _Sealed, blob: BlobHash) -> Record:
+    def _record(self, event: _Sealed) -> Record:
         source = event.source
         return Record(
             session_id=self.session.session_id,
@@ -402,7 +390,7 @@ class _Sealing:
             kind=source.kind,
             host_time_ms=source.time_ms,
             sealed_ms=self.deps.clock.now_ms(),
-            payload=blob,
+            payload=source.blob,
             payload_bytes=len(source.payload),
             project_id=self.session.project_id,
             tool=source.tool,

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from optchat.core.records import Record
 from optchat.core.tree import SessionTree
-from optchat.errors import Conflict
+from optchat.errors import BadInput, Conflict
+from optchat.limits import PAYLOAD_BYTES_MAX
+
+
+def check_sizes(payloads: Iterable[bytes]) -> None:
+    """Raises ``BadInput`` if one is over the bound."""
+    largest = max(map(len, payloads), default=0)
+    if largest > PAYLOAD_BYTES_MAX:
+        raise BadInput(
+            f"a payload of {largest} bytes is over the bound of {PAYLOAD_BYTES_MAX}; "
+            "nothing was kept."
+        )
 
 
 def check_consecutive(records: Sequence[Record], length: int | None) -> None:

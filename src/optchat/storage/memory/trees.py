@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from optchat.core.tree import Node, NodeKind, SessionTree, Tree
 from optchat.core.views import View
 from optchat.errors import BadInput, Conflict, IntegrityError
-from optchat.limits import BLOB_CHUNK_BYTES, PAYLOAD_BYTES_MAX
-from optchat.refs import BlobHash, Csn, Span
+from optchat.limits import BLOB_CHUNK_BYTES
+from optchat.refs import BlobHash, Csn, Span, blob_hash
 from optchat.storage.memory.state import Changes
+from optchat.storage.sealing import check_sizes
 
 
 class MemoryBlobs:
@@ -20,17 +20,14 @@ class MemoryBlobs:
         self._tables = changes.tables
 
     def put(self, payload: bytes) -> BlobHash:
-        if len(payload) > PAYLOAD_BYTES_MAX:
-            raise BadInput(
-                f"a payload of {len(payload)} bytes is over the bound of {PAYLOAD_BYTES_MAX}; "
-                "nothing was kept."
-            )
-        blob = BlobHash(hashlib.sha256(payload).hexdigest())
-        self._changes.put(self._tables.blobs, blob, bytes(payload))
+        blob = blob_hash(payload)
+        self.put_many({blob: payload})
         return blob
 
-    def put_many(self, payloads: Sequence[bytes]) -> list[BlobHash]:
-        return [self.put(payload) for payload in payloads]
+    def put_many(self, payloads: Mapping[BlobHash, bytes]) -> None:
+        check_sizes(payloads.values())
+        for blob, payload in payloads.items():
+            self._changes.put(self._tables.blobs, blob, bytes(payload))
 
     def size(self, blob: BlobHash) -> int:
         return len(self._payload(blob))
@@ -46,7 +43,7 @@ class MemoryBlobs:
             yield payload[at : at + BLOB_CHUNK_BYTES]
 
     def verify(self, blob: BlobHash) -> None:
-        if hashlib.sha256(self._payload(blob)).hexdigest() != blob:
+        if blob_hash(self._payload(blob)) != blob:
             raise IntegrityError(f"the payload {blob} is not what its name says.")
 
     def drop_unused(self, blobs: Collection[BlobHash]) -> int:

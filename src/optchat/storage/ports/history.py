@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from optchat.core.records import Generation, HostMessage, Record, Session, Turn
@@ -232,8 +232,8 @@ class Blobs(Protocol):
         """
         ...
 
-    def put_many(self, payloads: Sequence[bytes]) -> list[BlobHash]:
-        """Keep several, each as ``put`` does; what is put together may be stored together.
+    def put_many(self, payloads: Mapping[BlobHash, bytes]) -> None:
+        """Keep several under their names; what is put together may be stored together.
 
         Raises:
             BadInput: one is over the bound; nothing is kept.

@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 from zlib import crc32
@@ -15,8 +15,9 @@ from zlib import crc32
 import msgspec
 
 from optchat.errors import BadInput, IntegrityError
-from optchat.limits import BLOB_CHUNK_BYTES, PAYLOAD_BYTES_MAX
-from optchat.refs import BlobHash
+from optchat.limits import BLOB_CHUNK_BYTES
+from optchat.refs import BlobHash, blob_hash
+from optchat.storage.sealing import check_sizes
 from optchat.storage.sqlite.connection import Row, Sql
 
 if sys.version_info >= (3, 14):
@@ -52,21 +53,16 @@ class SqliteBlobs:
         self._packing: _Packing | None = None
 
     def put(self, payload: bytes) -> BlobHash:
-        return self.put_many((payload,))[0]
+        blob = blob_hash(payload)
+        self.put_many({blob: payload})
+        return blob
 
-    def put_many(self, payloads: Sequence[bytes]) -> list[BlobHash]:
-        largest = max(map(len, payloads), default=0)
-        if largest > PAYLOAD_BYTES_MAX:
-            raise BadInput(
-                f"a payload of {largest} bytes is over the bound of {PAYLOAD_BYTES_MAX}; "
-                "nothing was kept."
-            )
-        blobs = [BlobHash(hashlib.sha256(payload).hexdigest()) for payload in payloads]
-        held = self.ids(blobs)
-        new = {b: p for b, p in zip(blobs, payloads, strict=True) if b not in held}
+    def put_many(self, payloads: Mapping[BlobHash, bytes]) -> None:
+        check_sizes(payloads.values())
+        held = self.ids(payloads)
+        new = {b: p for b, p in payloads.items() if b not in held}
         if new:
             self._keep(new)
-        return blobs
 
     def ids(self, blobs: Iterable[BlobHash]) -> dict[BlobHash, int]:
         """The rows of the payloads that are kept, by their hash."""

@@ -233,6 +233,8 @@ class SqliteRecords:
         """A message id stands once in a session: looked through, for an index would cost more."""
         places = {message.message_id: message.position for message in messages}
         row = self._sql.one(
+            "select 1 from message where session_id = ? limit 1", (session_id,)
+        ) and self._sql.one(
             "select 1 from message as m join json_each(?2) as new on new.key = m.message_id "
             "where m.session_id = ?1 and m.position <> new.value limit 1",
             (session_id, msgspec.json.encode(places).decode()),
