@@ -27,13 +27,12 @@ from optchat.engine.recall.terms import Asked, Finder, Term, resolve
 from optchat.engine.recall.titles import Titles
 from optchat.engine.visible import Reader
 from optchat.storage.ports import Frame
+from optchat.storage.ports.frame import Ints
 
 SESSION_HITS_MAX = 4
 """How many places of a session are named when hits are grouped: the best and three more."""
 
 RECORD, TITLE, SUMMARY = range(3)
-
-Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,7 +40,7 @@ class Items:
     """Everything that answers, best first: what it is, its row among those, and its score."""
 
     kind: NDArray[np.int8]
-    row: Rows
+    row: Ints
     score: Floats
 
 
@@ -176,7 +175,7 @@ class Matching:
     def _summaries(self, reader: Reader) -> Told:
         filters = self.query.filters
         if not self.asked.wanted or any(name in self._eligible.rows for name in RECORD_FIELDS):
-            return Told(np.empty(0, np.int64), np.empty(0, np.float32))
+            return Told(np.empty(0, np.int32), np.empty(0, np.float32))
         return rank_summaries(
             reader.tx,
             self.frame,
@@ -186,12 +185,12 @@ class Matching:
             across=not (filters.session or filters.project or filters.directory),
         )
 
-    def _titles(self) -> Rows:
+    def _titles(self) -> Ints:
         """The sessions whose titles answer, best first."""
         filters = self.query.filters
         of_record = {*RECORD_FIELDS} & {*self._eligible.rows} - {"time"}
         if of_record and filters.evidence != frozenset({Evidence.TITLE}):
-            return np.empty(0, np.int64)
+            return np.empty(0, np.int32)
         scores = self._ranked.titles
         found = self._eligible.sessions & (scores > 0)
         for word in self.asked.excluded:
@@ -201,7 +200,7 @@ class Matching:
         named = [(at, self.frame.titles[self.frame.sessions[at]]) for at in np.flatnonzero(found)]
         kept = [(at, t) for at, t in named if low <= t.completed_ms < high]
         kept.sort(key=lambda pair: (-float(scores[pair[0]]), -pair[1].publication))
-        return np.array([at for at, _ in kept], np.int64)
+        return np.array([at for at, _ in kept], np.int32)
 
     def _merged(self) -> Items:
         titles = self._titles()

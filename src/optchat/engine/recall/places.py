@@ -48,7 +48,7 @@ class Standing:
         low, high = np.searchsorted(self.keys, (row << 32, (row + 1) << 32))
         return self.keys[low:high].astype(np.int32).tolist()
 
-    def in_rows(self, rows: NDArray[np.intp]) -> list[list[int]]:
+    def in_rows(self, rows: Ints) -> list[list[int]]:
         """``in_row`` of each."""
         edges = np.stack((rows, rows + 1)).astype(np.int64) << 32
         low, high = np.searchsorted(self.keys, edges).tolist()

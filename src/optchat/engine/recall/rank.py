@@ -21,7 +21,6 @@ from optchat.storage.ports import Frame
 from optchat.storage.ports.frame import EVIDENCE, OUTCOMES, Ints
 
 Floats = NDArray[np.float32]
-Rows = NDArray[np.intp]
 CLOSELY_READ = 300
 """How many of the best are looked at word by word."""
 
@@ -74,7 +73,7 @@ class Ranked:
     ``idf`` what each of the wanted terms weighs; both are on the scale of ``scores``.
     """
 
-    rows: Rows
+    rows: Ints
     scores: Floats
     titles: Floats
     idf: tuple[float, ...]
@@ -149,7 +148,7 @@ class Shape:
         frame.derived["shape"] = made
         return made
 
-    def beside(self, frame: Frame, rows: Rows | Ints, distance: int) -> tuple[Rows, Rows]:
+    def beside(self, frame: Frame, rows: Ints, distance: int) -> tuple[Ints, Ints]:
         """Of each row the rows up to ``distance`` from it in its tree: the first, one past last."""
         tree = frame.tree[rows]
         low = np.maximum(rows - distance, self.begins[tree])
@@ -175,7 +174,7 @@ def rank(frame: Frame, asked: Asked, eligible: Flags, weights: Weights = WEIGHTS
         must &= _among(phrase, frame.count)
     for term in asked.excluded:
         must &= ~_among(term, frame.count)
-    rows = np.flatnonzero(must)
+    rows = np.flatnonzero(must).astype(np.int32)
     scoring = _Scoring(frame, shape, rows, weights)
     titles = Titles.of(frame)
     titled = _Titled(titles, len(frame.sessions), weights)
@@ -200,7 +199,7 @@ def rank(frame: Frame, asked: Asked, eligible: Flags, weights: Weights = WEIGHTS
 class _Scoring:
     """The scores of some rows, word by word; what is counted is counted over the whole frame."""
 
-    def __init__(self, frame: Frame, shape: Shape, rows: Rows, weights: Weights) -> None:
+    def __init__(self, frame: Frame, shape: Shape, rows: Ints, weights: Weights) -> None:
         self._frame, self._shape, self._rows, self._weights = frame, shape, rows, weights
         self._session = frame.session[rows]
         self._grains = [
@@ -280,7 +279,7 @@ class _Titled:
         return score
 
 
-def _best_first(shape: Shape, rows: Rows, scores: Floats) -> NDArray[np.intp]:
+def _best_first(shape: Shape, rows: Ints, scores: Floats) -> NDArray[np.intp]:
     """The order by score; among equals the newer first, and then by what names them."""
     bits = (scores + np.float32(0)).view(np.int32)  # in the order of the scores, if not negative
     bits = np.where(bits < 0, bits ^ np.int32(0x7FFFFFFF), bits)
@@ -289,7 +288,7 @@ def _best_first(shape: Shape, rows: Rows, scores: Floats) -> NDArray[np.intp]:
 
 def newest_first(frame: Frame, eligible: Flags) -> Ranked:
     """The eligible rows by their time, where nothing but filters was given."""
-    rows = np.flatnonzero(eligible)
+    rows = np.flatnonzero(eligible).astype(np.int32)
     none = np.zeros(len(rows), np.float32)
     titles = np.zeros(len(frame.sessions), np.float32)
     return Ranked(rows[np.argsort(Shape.of(frame).age[rows])], none, titles, ())

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from optchat.engine.recall.places import Flags, ascending, in_sequence
 from optchat.engine.recall.rank import WEIGHTS, Floats, Shape
 from optchat.engine.recall.terms import Asked, Term
 from optchat.storage.ports import Frame, Tx
+from optchat.storage.ports.frame import Ints
 
 SUMMARY_WEIGHT = 0.7
 """A summary is no evidence: what it tells of goes before it."""
@@ -20,7 +20,7 @@ SUMMARY_WEIGHT = 0.7
 class Told:
     """The rows of a frame's summaries that answer, with their scores."""
 
-    rows: NDArray[np.int64]
+    rows: Ints
     scores: Floats
 
 
@@ -47,7 +47,7 @@ def rank_summaries(
     must &= found.of_sessions(sessions, across=across)
     score *= 1 + WEIGHTS.complete * held / max(sum(idf), 1e-9)
     rows = np.flatnonzero(must & (score > 0) & ~found.told_by_records(asked))
-    return Told(rows, SUMMARY_WEIGHT * score[rows])
+    return Told(rows.astype(np.int32), SUMMARY_WEIGHT * score[rows])
 
 
 class _Summaries:
@@ -59,7 +59,7 @@ class _Summaries:
         stems = {stem for term in terms for form in term.forms for stem in form}
         self._places = tx.search.node_places(sorted(stems))
 
-    def rows(self, term: Term) -> NDArray[np.int32]:
+    def rows(self, term: Term) -> Ints:
         found = [
             in_sequence([self._places[stem] for stem in form], self._nodes.rows).rows
             for form in term.forms
