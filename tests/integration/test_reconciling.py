@@ -126,6 +126,23 @@ def test_what_is_gone_is_gone_before_anything_is_read_and_the_rest_follows_behin
     assert world.found("answer 000600")
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "delete from session where id {}",
+        """update session set revert = '{{"messageID":"msg_' || substr(id, 5) || '00a"}}',
+           time_updated = 1 where id {}""",
+    ],
+)
+def test_what_goes_of_a_past_leaves_nothing_for_a_model_to_do(world: World, statement: str) -> None:
+    """§8; I12: also where it was all that a line stood for."""
+    change(world.host, statement.format("< 'ses_0030'"))
+    world.start(ManualClock(1_700_000_000_001))
+    assert not world.found("question 000300")
+    assert world.found("question 003300")
+    assert not any(world.service.status().jobs.values())
+
+
 def test_a_start_with_time_reads_all_that_has_changed_and_leaves_nothing_for_later(
     world: World,
 ) -> None:

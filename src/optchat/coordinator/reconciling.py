@@ -49,7 +49,6 @@ class Reconciling:
     store: Store
     deps: Deps
     importing: Importing
-    _met: set[str] = field(default_factory=set[str])
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self) -> None:
@@ -71,30 +70,26 @@ class Reconciling:
                 log.warning("not compared", code=error.code)
 
     def meet(self, info: SessionInfo) -> None:
-        """Look whether a project that a host speaks of for the first time is one that we know.
+        """Look whether a project that is not known by its key is one that is known by another.
 
-        Its first session may be new, but the host's store has the others under the same new key.
+        The session that is spoken of may be new, but the host's store has the others as well.
         """
-        if info.host != HOST or info.project_key in self._met:
+        path = place.path_of(info.store)
+        if info.host != HOST or path is None or self._is_known(info.project_key):
             return
         with self._lock:  # nobody may make the project anew meanwhile
-            if info.project_key not in self._met:
-                self._look(info)
-                self._met.add(info.project_key)
+            known = [s for s in self.importing.known() if s.host_store == info.store]
+            if not known or self._is_known(info.project_key):
+                return
+            try:
+                with closing(open_source(path)) as source:
+                    if source.name == info.store:
+                        self._settle(source, known, source.sessions())
+            except OptChatError as error:
+                log.warning("not compared", code=error.code)
 
-    def _look(self, info: SessionInfo) -> None:
-        path = place.path_of(info.store)
-        if path is None or self.store.read(lambda tx: tx.sessions.project(HOST, info.project_key)):
-            return
-        known = [s for s in self.importing.known() if s.host_store == info.store]
-        if not known:
-            return
-        try:
-            with closing(open_source(path)) as source:
-                if source.name == info.store:
-                    self._settle(source, known, source.sessions())
-        except OptChatError as error:
-            log.warning("not compared", code=error.code)
+    def _is_known(self, project_key: str) -> bool:
+        return self.store.read(lambda tx: tx.sessions.project(HOST, project_key)) is not None
 
     def unread(self, tx: Tx, scope_id: ScopeId) -> int:
         """How many sessions that share in a scope have changed and are not read again yet."""

@@ -211,11 +211,19 @@ def stand_in(
 
 
 def stand_in_again(tx: Tx, forest: Forest, span: Span, csn: Csn, *, revision: int) -> bool:
-    """Renew a line over history that was taken in, if its children still are just that."""
+    """Renew a line that no model has to make: over history that was taken in, or over nothing."""
     left, right = (forest.node(child) for child in span.children)
-    if left is None or right is None or not is_unsummarised((left, right)):
+    if left is None or right is None:
         return False
-    commit(tx, stand_in(forest, span, (left, right), csn, revision=revision))
+    children = left, right
+    if is_retired(left) and is_retired(right):
+        commit(
+            tx, parent_node(forest, span, children, RETIRED_TEXT, VERBATIM, csn, revision=revision)
+        )
+    elif is_unsummarised(children):
+        commit(tx, stand_in(forest, span, children, csn, revision=revision))
+    else:
+        return False
     return True
 
 
