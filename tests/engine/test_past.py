@@ -139,6 +139,31 @@ def test_a_session_that_is_only_told_of_again_costs_nothing(bench):
     assert busy(bench) == 0
 
 
+def test_sessions_that_are_taken_in_together_are_published_as_one_after_the_other(make_bench):
+    """§5, §6: the same lines, parents and view, whatever one transaction holds."""
+    together, apart = make_bench(), make_bench()
+    for bench, size in ((together, 30), (apart, 1)):
+        told = [past(bench, f"A{number}", 1 + number % 4) for number in range(30)]
+        for at in range(0, len(told), size):
+            taken(bench, *told[at : at + size])
+        whole(bench)
+
+    def shared(bench: Any) -> Any:
+        tree = ScopeTree(bench.scope().scope_id)
+        count = bench.scope().publications
+        spans = [
+            Span(start, size)
+            for size in (1, 2, 4, 8, 16, 32)
+            for start in range(0, count - size + 1, size)
+        ]
+        nodes = bench.read(lambda tx: [tx.trees.node(tree, span) for span in spans])
+        told = [(n.span, n.kind, n.label, n.text, n.input_hash) for n in nodes]
+        return told, bench.read(lambda tx: tx.trees.view(tree)).entries
+
+    assert len(together.publications()) == sum(1 + n % 4 for n in range(30))
+    assert shared(together) == shared(apart)
+
+
 def test_an_open_turn_that_was_taken_in_is_published_when_it_ends_live(bench):
     """§5: its first records have no nodes until then."""
     session = past(bench, "A", 2)

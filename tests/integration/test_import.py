@@ -6,19 +6,15 @@
 from __future__ import annotations
 
 import json
-import random
 import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import apsw
 import pytest
 
 from optchat.coordinator.client import Client, RemoteError
-from optchat.evaluation import hoststore
-from optchat.evaluation.files import Message, Session, Text, Tool
 from optchat.hosts.opencode.transcript import place
 from optchat.wire import (
     ImportRequest,
@@ -29,6 +25,7 @@ from optchat.wire import (
     SyncResponse,
 )
 from tests.e2e.support_b import Memory, eventually, temporary_memory
+from tests.harness.host_store import change, make
 from tests.harness.sealed import sealed
 
 KILLS = 10
@@ -40,54 +37,6 @@ SETTINGS = "[import]\nauto = false\n"
 def memory() -> Iterator[Memory]:
     with temporary_memory(SETTINGS) as made:
         yield made
-
-
-def sessions(count: int, seed: int = 1) -> list[Session]:
-    """Conversations of several projects with calls, failures and an answer that is missing."""
-    dice = random.Random(seed)
-    words = [f"w{n}" for n in range(400)]
-
-    def said(length: int) -> str:
-        return " ".join(dice.choices(words, k=length))
-
-    found: list[Session] = []
-    for number in range(count):
-        at = 1_700_000_000_000 + number * 3_600_000
-        messages: list[Message] = []
-        for turn in range(dice.randint(1, 4)):
-            name = f"{number:04}{turn:02}"
-            asked = Text(id=f"prt_{name}a", text=f"question {name} {said(20)}")
-            messages.append(
-                Message(id=f"msg_{name}a", role="user", created=at + turn * 1000, parts=[asked])
-            )
-            if dice.random() < 0.1:
-                continue
-            call = Tool(id=f"prt_{name}b", tool="bash", input={"n": turn}, output=said(300))
-            answer = Text(id=f"prt_{name}c", text=f"answer {name} {said(60)}")
-            messages.append(
-                Message(
-                    id=f"msg_{name}b",
-                    role="assistant",
-                    created=at + turn * 1000 + 500,
-                    parts=[call, answer],
-                )
-            )
-        found.append(
-            Session(
-                id=f"ses_{number:04}",
-                title=f"session {number}",
-                directory=f"/code/p{number % 3}",
-                created=at,
-                updated=at + 10_000,
-                messages=messages,
-            )
-        )
-    return found
-
-
-def make(path: Path, count: int) -> Path:
-    hoststore.write(path, sessions(count))
-    return path
 
 
 def held(memory: Memory) -> dict[str, list[Any]]:
@@ -179,13 +128,6 @@ def test_a_store_that_is_none_is_refused_and_nothing_is_kept(
         done = memory.cli("import", "opencode", "--db", str(tmp_path / path), "--json")
         assert done.status == 1
         assert done.data["error"]["hint"]
-
-
-def change(store: Path, *statements: str) -> None:
-    """As a host would while nothing of ours runs."""
-    db = apsw.Connection(str(store))
-    db.execute("; ".join(["pragma foreign_keys = on", *statements]))
-    db.close()
 
 
 def test_at_each_start_membership_is_brought_up_to_the_store_before_anything_is_read(

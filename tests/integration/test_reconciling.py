@@ -24,7 +24,7 @@ from optchat.storage.sqlite import SqliteStore
 from optchat.testing.clockwork import CountedIds, ManualClock
 from optchat.wire import ImportRequest, SessionInfo, SyncRequest, ToolRequest
 from tests.e2e.support import eventually
-from tests.integration.test_import import change, sessions
+from tests.harness.host_store import change, sessions
 
 COUNT = 60
 PROJECT = "/code/p0"

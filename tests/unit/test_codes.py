@@ -17,6 +17,7 @@ from optchat.storage.sqlite.codes import (
     code,
     hash_bytes,
     hash_text,
+    hashes_bytes,
     name_of,
 )
 
@@ -29,6 +30,11 @@ def test_any_text_comes_back_from_its_short_form(text):
 @given(st.binary(max_size=40))
 def test_a_hash_is_stored_as_its_bytes(data):
     assert hash_bytes(hash_text(data)) == data
+
+
+@given(st.lists(st.text() | st.text("ABCabc019-_", min_size=12, max_size=12)))
+def test_many_hashes_are_each_what_it_is_alone(texts):
+    assert hashes_bytes(texts) == [hash_bytes(text) for text in texts]
 
 
 def test_keys_and_digests_of_ours_have_a_short_form():

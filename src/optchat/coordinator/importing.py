@@ -8,23 +8,17 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections import Counter
-from collections.abc import Generator, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 import structlog
 
-from optchat.coordinator.reading import Item, Order, Unread, read_ahead, read_here
+from optchat.coordinator.taking import Run, Taking
 from optchat.core.records import Session
-from optchat.engine import payloads
 from optchat.engine.deps import Deps
-from optchat.engine.intake import Reading, take_in
-from optchat.engine.keys import kept_digest
-from optchat.errors import BadInput, NotFound, OptChatError
+from optchat.errors import NotFound, OptChatError
 from optchat.hosts.opencode.transcript import place
 from optchat.hosts.opencode.transcript.memory_tree import MemoryTree
 from optchat.hosts.opencode.transcript.messages import GLOBAL, HostSession
@@ -36,39 +30,19 @@ from optchat.hosts.opencode.transcript.source import (
     open_source,
     project_key,
 )
-from optchat.storage.ports import Store, Tx
+from optchat.storage.ports import Store
 from optchat.wire import (
     ErrorInfo,
     ImportRequest,
     ImportStatus,
     ImportStatusRequest,
-    MessageInfo,
     SessionInfo,
 )
 
 log = structlog.get_logger()
 
-BATCH_CHARS = 4_000_000
-"""About how much content one transaction takes."""
-BATCH_SESSIONS = 100
-AHEAD_MESSAGES_MIN = 2_000
-"""Fewer are read here: a process takes half a second to begin."""
 CHUNK_SESSIONS = 20
 """How many are read between two looks at the clock, where there is a time to be kept."""
-UNREADABLE_MAX = 20
-"""How many sessions that cannot be read are named; the rest is counted."""
-
-
-@dataclass(slots=True)
-class Run:
-    """One import. ``project_key``, ``settled_only`` and ``only`` are of one nobody asked for."""
-
-    status: ImportStatus
-    request: ImportRequest
-    project_key: str | None = None
-    settled_only: bool = False
-    only: frozenset[str] | None = None
-    skipped: Counter[str] = field(default_factory=Counter[str])
 
 
 @dataclass(slots=True)
@@ -81,9 +55,13 @@ class Importing:
     _queue: queue.SimpleQueue[Run | None] = field(default_factory=queue.SimpleQueue[Run | None])
     _thread: threading.Thread | None = None
     _stopping: threading.Event = field(default_factory=threading.Event)
+    _taking: Taking = field(init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _live: set[str] = field(default_factory=set[str])
     _used: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+
+    def __post_init__(self) -> None:
+        self._taking = Taking(self.store, self.deps, self._stopping)
 
     # --- the thread ---
 
@@ -216,7 +194,7 @@ class Importing:
         if run.request.dry_run:
             run.status.sessions, run.status.done = len(wanted), run.status.total
             return
-        self._take(run, source, wanted, sessions)
+        self._taking.take(run, source, wanted, sessions)
 
     def _reason(
         self,
@@ -259,91 +237,6 @@ class Importing:
             return "subagent"
         return "" if session.messages else "empty"
 
-    def _take(
-        self,
-        run: Run,
-        source: Source,
-        wanted: Sequence[HostSession],
-        sessions: Sequence[HostSession],
-    ) -> None:
-        """Read sessions and seal them, small ones together: some are read while others are sealed.
-
-        Raises:
-            BadInput: the store is gone.
-            CoordinatorError: who read it was killed. What was sealed is kept.
-        """
-        batch: list[Reading] = []
-        chars = 0
-        sealed: Future[None] | None = None
-        items = self._items(run, source, wanted, sessions)
-        with closing(items), ThreadPoolExecutor(1, "sealing") as sealing:
-            for item in items:
-                if self._stopping.is_set():
-                    return
-                if isinstance(item, Unread):
-                    if source.name and not place.is_there(source.name):
-                        raise BadInput(item.message, hint=item.hint)
-                    self._unreadable(run, item.id, item.code)
-                    continue
-                batch.append(item)
-                chars += sum(map(_chars, item.prepared.values()))
-                if chars >= BATCH_CHARS or len(batch) >= BATCH_SESSIONS:
-                    if sealed is not None:
-                        sealed.result()
-                    sealed = sealing.submit(self._seal, run, batch)
-                    batch, chars = [], 0
-            if sealed is not None:
-                sealed.result()
-            self._seal(run, batch)
-
-    def _items(
-        self,
-        run: Run,
-        source: Source,
-        wanted: Sequence[HostSession],
-        sessions: Sequence[HostSession],
-    ) -> Generator[Item]:
-        mask = self.deps.config.privacy.mask
-        if run.request.form == "opencode" and sum(s.messages for s in wanted) >= AHEAD_MESSAGES_MIN:
-            return read_ahead(Order(str(source.path), [s.id for s in wanted], mask))
-        return read_here(source, wanted, sessions, self.deps.clock, mask=mask)
-
-    def _seal(self, run: Run, batch: Sequence[Reading]) -> None:
-        """Seal sessions in one transaction; if one of them cannot be, each in its own."""
-        try:
-            self._seal_together(run, batch)
-        except OptChatError as error:
-            if len(batch) <= 1:
-                for reading in batch:
-                    self._unreadable(run, reading.request.session.id, error.code)
-                return
-            for one in batch:
-                self._seal(run, [one])
-
-    def _seal_together(self, run: Run, batch: Sequence[Reading]) -> None:
-        left = list(batch)
-        while left:
-            sealed, left = self.store.write(lambda tx, part=left: self._portion(tx, part))
-            run.status.records += sealed
-            if self._stopping.is_set():
-                return
-        run.status.sessions += len(batch)
-        run.status.done += len(batch)
-
-    def _portion(self, tx: Tx, batch: Sequence[Reading]) -> tuple[int, list[Reading]]:
-        """One transaction's worth; how many records are new, and which sessions have more."""
-        readings = [_lacking(reading, _held(tx, reading)) for reading in batch]
-        answers = take_in(tx, self.deps, readings)
-        more = [one for one, a in zip(batch, answers, strict=True) if a.need and a.sealed]
-        return sum(a.sealed for a in answers), more
-
-    def _unreadable(self, run: Run, host_session: str, code: str) -> None:
-        log.warning("not taken in", session=host_session, code=code)
-        run.skipped["unreadable"] += 1
-        run.status.done += 1
-        if len(run.status.unreadable) < UNREADABLE_MAX:
-            run.status.unreadable.append(host_session)
-
     # --- what a start leaves for later ---
 
     def read_again(
@@ -362,7 +255,7 @@ class Importing:
                 with self._lock:
                     self._queued(Run(self._new(request), request, only=only))
                 return
-            self._take(run, source, changed[at : at + CHUNK_SESSIONS], sessions)
+            self._taking.take(run, source, changed[at : at + CHUNK_SESSIONS], sessions)
 
     def unread(self) -> frozenset[str]:
         """The sessions that are known to have changed, by the host's ids, while that is so."""
@@ -392,35 +285,3 @@ def _is_of(session: HostSession, directory: str | None, key: str | None) -> bool
     return directory in (session.directory, session.project_directory) or (
         session.directory.startswith(within)
     )
-
-
-def _held(tx: Tx, reading: Reading) -> dict[str, str]:
-    """The digests of a session's messages that are sealed."""
-    info = reading.request.session
-    session = tx.sessions.session_of_host(info.host, info.id)
-    if session is None:
-        return {}
-    return {m.message_id: m.digest for m in tx.records.messages(session.session_id)}
-
-
-def _lacking(reading: Reading, held: dict[str, str]) -> Reading:
-    """The reading with the content that is not sealed yet, as far as one transaction takes."""
-    left = BATCH_CHARS
-    if not held and sum(map(_chars, reading.prepared.values())) <= left:
-        return reading
-    messages: list[MessageInfo] = []
-    for message in reading.request.messages:
-        is_new = held.get(message.id) != kept_digest(message.digest)
-        if left > 0 and is_new and message.final:
-            left -= _chars(reading.prepared.get(message.id, ()))
-            messages.append(message)
-        else:
-            messages.append(msgspec.structs.replace(message, parts=None))
-    return msgspec.structs.replace(
-        reading, request=msgspec.structs.replace(reading.request, messages=messages)
-    )
-
-
-def _chars(sources: Sequence[payloads.Source]) -> int:
-    """About how much a message holds."""
-    return 200 + sum(len(source.payload) for source in sources)

@@ -12,9 +12,9 @@ from typing import Any
 
 from optchat.config import Compactor, Config, Memory, Sharing
 from optchat.coordinator.ids import CountedIds
-from optchat.coordinator.importing import Run
 from optchat.coordinator.readers import newest
 from optchat.coordinator.service import Service
+from optchat.coordinator.taking import Run
 from optchat.coordinator.tools import call_tool
 from optchat.core.scopes import profile_scope
 from optchat.core.snapshots import Visibility

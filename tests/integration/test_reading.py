@@ -1,0 +1,124 @@
+"""A host's store is read by a process of its own just as it is read here (§3)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Generator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from optchat.config import Compactor, Config
+from optchat.coordinator import reading, taking
+from optchat.coordinator.importing import Importing
+from optchat.coordinator.reading import Item, Order, Unread, read_ahead, read_here
+from optchat.engine.deps import Deps
+from optchat.engine.intake import Reading
+from optchat.errors import CoordinatorError
+from optchat.hosts.opencode.transcript.source import open_source
+from optchat.storage.memory import MemoryStore
+from optchat.testing.clockwork import CountedIds, ManualClock
+from optchat.wire import ImportRequest
+from tests.harness.host_store import change, make
+
+COUNT = 300
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    path = make(tmp_path / "opencode.db", COUNT)
+    change(path, "update message set data = '{' where id = 'msg_000700a'")
+    return path
+
+
+@pytest.fixture
+def readers(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
+    """The processes that read, real ones."""
+    begun: list[subprocess.Popen[bytes]] = []
+
+    class Popen(subprocess.Popen[bytes]):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            begun.append(self)
+
+    monkeypatch.setattr(reading.subprocess, "Popen", Popen)
+    return begun
+
+
+def order(path: Path) -> Order:
+    source = open_source(path)
+    ids = [session.id for session in source.sessions()]
+    source.close()
+    return Order(str(path), ids, mask=True)
+
+
+def timeless(item: Item) -> Item:
+    """An item without the moment at which it was read."""
+    if isinstance(item, Unread):
+        return item
+    request = msgspec.structs.replace(item.request, observed_ms=0)
+    return msgspec.structs.replace(item, request=request)
+
+
+def memory_of() -> Importing:
+    config = Config(compactor=Compactor(model="deterministic"))
+    return Importing(MemoryStore(), Deps(config, ManualClock(10**13), CountedIds("1")))
+
+
+def test_a_process_of_its_own_reads_what_is_read_here(store: Path) -> None:
+    """One that cannot be read is named, and holds up no other."""
+    source = open_source(store)
+    sessions = source.sessions()
+    here = list(read_here(source, sessions, sessions, ManualClock(10**13), mask=True))
+    source.close()
+    with closing(read_ahead(order(store))) as items:
+        ahead = list(items)
+    assert list(map(timeless, ahead)) == list(map(timeless, here))
+    assert [item.id for item in ahead if isinstance(item, Unread)] == ["ses_0007"]
+    assert sum(isinstance(item, Reading) for item in ahead) == COUNT - 1
+
+
+def test_who_stops_listening_ends_the_process(
+    store: Path, readers: list[subprocess.Popen[bytes]]
+) -> None:
+    with closing(read_ahead(order(store))) as items:
+        next(items)
+    assert readers[0].poll() is not None
+
+
+def test_a_reader_that_is_killed_is_an_error_and_what_it_told_is_kept(
+    store: Path, readers: list[subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I6: the import says so, and the next one goes on from there."""
+
+    def cut_short(asked: Order) -> Generator[Item]:
+        for number, item in enumerate(read_ahead(asked)):
+            yield item
+            if number == taking.BATCH_SESSIONS:
+                os.kill(readers[0].pid, signal.SIGKILL)
+
+    monkeypatch.setattr(taking, "AHEAD_MESSAGES_MIN", 1)
+    monkeypatch.setattr(taking, "read_ahead", cut_short)
+    importing = memory_of()
+    first = importing.take(ImportRequest(path=str(store)))
+    assert first.error is not None
+    assert first.error.code == CoordinatorError.code
+    assert first.sessions >= taking.BATCH_SESSIONS
+    monkeypatch.setattr(taking, "read_ahead", read_ahead)
+    rest = importing.take(ImportRequest(path=str(store)))
+    assert rest.error is None
+    assert rest.skipped == {"unchanged": first.sessions, "unreadable": 1}
+    assert first.sessions + rest.sessions == COUNT - 1
+    assert importing.store.read(lambda tx: tx.records.count()) == first.records + rest.records
+
+
+def test_a_store_that_is_gone_by_then_is_an_error(store: Path) -> None:
+    asked = order(store)
+    store.unlink()
+    with closing(read_ahead(asked)) as items, pytest.raises(CoordinatorError):
+        next(items)
