@@ -22,7 +22,7 @@ from optchat.storage.sqlite.summaries import visible_summaries
 
 FRAMES_KEPT = 3
 ROWS_KEPT = 600_000
-"""Of all kept frames together, each with what is worked out of it: 50 bytes. The last one stays."""
+"""Of all kept frames together, some 60 bytes each with what is worked out of them. One stays."""
 
 
 def drop_frames(sql: Sql) -> None:
@@ -55,12 +55,13 @@ class Frames:
             if version != self._version:
                 self._clear()
                 self._version = version
-            of, found = self._frames.pop(reader, (None, None))
-            if found is None or of != asked:
-                found = self._made(sql, visibility, last)
-            self._frames[reader] = asked, found
+            kept = self._frames.pop(reader, None)
+            if kept is None or kept[0] != asked:
+                kept = None  # before the next one is made
+                kept = asked, self._made(sql, visibility, last)
+            self._frames[reader] = kept
             self._drop_oldest()
-            return found
+            return kept[1]
 
     def _drop_oldest(self) -> None:
         frames = self._frames
