@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import re
@@ -10,6 +11,7 @@ import stat
 import subprocess
 import sys
 import threading
+import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -365,6 +367,24 @@ def test_a_commit_that_fails_alone_is_the_callers_error_and_leaves_nothing(store
             put(store, "key")
     assert get(store, "key") is None
     put(store, "key")
+
+
+def test_what_a_unit_of_work_holds_goes_without_the_collector(store):
+    """An import's units hold megabytes each, and the collector comes seldom."""
+
+    class Held:
+        pass
+
+    held = Held()
+    last = weakref.ref(held)
+    gc.disable()
+    try:
+        store.write(lambda _, held=held: id(held))
+        del held
+        store.write(lambda _: None)  # the writer has let go of the one before
+        assert last() is None
+    finally:
+        gc.enable()
 
 
 def test_a_cancelled_unit_is_not_run(store):

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -91,11 +92,11 @@ class _Unit(Generic[T]):
         return self.future.running() or self.future.set_running_or_notify_cancel()
 
     def run(self, tx: Tx) -> None:
-        result = self.work(tx)
-        self._deliver = lambda: self.future.set_result(result)
+        # Without itself in it: what a unit holds is to go with its last use.
+        self._deliver = partial(self.future.set_result, self.work(tx))
 
     def fail(self, error: BaseException) -> None:
-        self._deliver = lambda: self.future.set_exception(error)
+        self._deliver = partial(self.future.set_exception, error)
 
     def deliver(self) -> None:
         self._deliver()
