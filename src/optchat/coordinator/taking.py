@@ -29,7 +29,7 @@ from optchat.wire import ImportRequest, ImportStatus, MessageInfo
 
 log = structlog.get_logger()
 
-BATCH_CHARS = 3_000_000
+BATCH_CHARS = 2_000_000
 """About how much content one transaction takes."""
 BATCH_SESSIONS = 100
 AHEAD_MESSAGES_MIN = 2_000
