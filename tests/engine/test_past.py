@@ -164,6 +164,22 @@ def test_sessions_that_are_taken_in_together_are_published_as_one_after_the_othe
     assert shared(together) == shared(apart)
 
 
+def test_what_a_session_takes_back_stands_in_no_line_of_its_transaction(make_bench):
+    """I8: another session's turn has just been given a parent over it."""
+    bench = make_bench()
+    rewound = past(bench, "quagga", 3)
+    taken(bench, rewound)
+    del rewound.messages[4:]
+    rewound.clock_ms += 60_000
+    other = past(bench, "B", 2)
+    taken(bench, other, rewound)
+    whole(bench)
+    tree = ScopeTree(bench.scope().scope_id)
+    for span in (Span(1, 1), Span(2, 1), Span(2, 2), Span(0, 4)):
+        node = bench.read(lambda tx, span=span: tx.trees.node(tree, span))
+        assert "2 of quagga" not in node.text, node
+
+
 def test_an_open_turn_that_was_taken_in_is_published_when_it_ends_live(bench):
     """§5: its first records have no nodes until then."""
     session = past(bench, "A", 2)

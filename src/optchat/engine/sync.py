@@ -94,6 +94,8 @@ def sync(
         if request.observed_ms <= session.observed_ms:
             _check_same_reading(session, request, stored[common])
             return _response(tx, session, need=[], sealed=0)
+        if publishing is not None:
+            publishing.put_down()  # so that no line over what is taken back is still on its way
         session = branch(tx, deps, session, stored, common)
     _check_content(tx, session, request, stored[:common], prepared)
     if request.observed_ms > session.observed_ms:
