@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import get_args, get_type_hints
 
 from optchat.core import context
 from optchat.core.publications import Publication
@@ -33,13 +32,12 @@ from optchat.engine.sessions import generation_of, require_scope
 from optchat.limits import SUMMARY_BYTES_MAX
 from optchat.refs import Csn, ScopeId, Span
 from optchat.storage.ports import Tx
-from optchat.wire import ToolRequest
+from optchat.wire import OWN_TOOLS
 
 REQUEST_BYTES_MAX = 200
 """How much of a request its turn's line repeats, rendered."""
 REQUEST_CHARS_MAX = 4 * REQUEST_BYTES_MAX
 """How much of it is looked at, for runs of spaces shrink."""
-OWN_TOOLS = frozenset(get_args(get_type_hints(ToolRequest)["tool"]))
 TOOLS_MAX = 4
 """How many tools a line names, the most used first."""
 
