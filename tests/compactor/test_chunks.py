@@ -188,7 +188,7 @@ def seal(tx):
     tx.sessions.put_session(Session(session_id="s", host="h", host_session="x", scope_id="project:p",
         number=1, project_id="p", generation=0, title="t", directory="/d", created_ms=1, updated_ms=1))
     tx.sessions.put_generation(Generation(session_id="s", number=0))
-    tx.records.put_turn(Turn(turn_id="t", session_id="s", generation=0, key="k", start_seq=0, opened_ms=1))
+    tx.turns.put(Turn(turn_id="t", session_id="s", generation=0, key="k", start_seq=0, opened_ms=1))
     blob = tx.blobs.put(payload)
     tx.records.append([Record(session_id="s", generation=0, seq=0, event_key="e", turn_id="t",
         message_id="m", kind=RecordKind.TOOL_RESULT, host_time_ms=1, sealed_ms=1, payload=blob,

@@ -232,7 +232,7 @@ def test_a_job_enqueued_in_a_failed_transaction_was_never_there(world):
     """The outbox: what is to be done commits with what it follows from (§9)."""
 
     def work(tx):
-        tx.records.put_turn(world.a_turn("t1"))
+        tx.turns.put(world.a_turn("t1"))
         tx.jobs.put(world.a_job("j1", kind=JobKind.TURN))
         raise RuntimeError
 

@@ -152,34 +152,34 @@ def a_message(position: int, message_id: str, session_id: str = "a") -> HostMess
 def test_membership_is_kept_by_position_and_replaced_there(world):
     messages = [a_message(1, "m1"), a_message(0, "m0"), a_message(0, "x", "b")]
     for message in messages:
-        world.write(lambda tx, m=message: tx.records.put_message(m))
+        world.write(lambda tx, m=message: tx.membership.put(m))
     changed = replace(messages[0], digest="other", message_id="m9")
-    world.write(lambda tx: tx.records.put_message(changed))
-    found = world.read(lambda tx: tx.records.messages(SessionId("a")))
+    world.write(lambda tx: tx.membership.put(changed))
+    found = world.read(lambda tx: tx.membership.messages(SessionId("a")))
     assert found == (messages[1], changed)
 
 
 def test_a_message_id_stands_once_in_a_session(world):
-    world.write(lambda tx: tx.records.put_message(a_message(0, "m0")))
+    world.write(lambda tx: tx.membership.put(a_message(0, "m0")))
     with pytest.raises(Conflict):
-        world.write(lambda tx: tx.records.put_message(a_message(1, "m0")))
-    world.write(lambda tx: tx.records.put_message(a_message(1, "m0", "b")))
+        world.write(lambda tx: tx.membership.put(a_message(1, "m0")))
+    world.write(lambda tx: tx.membership.put(a_message(1, "m0", "b")))
 
 
 def test_membership_is_read_from_a_record_on(world):
     for position, (start, end) in enumerate(((0, 2), (2, 2), (2, 5), (5, 6))):
         made = replace(a_message(position, f"m{position}"), start_seq=start, end_seq_exclusive=end)
-        world.write(lambda tx, m=made: tx.records.put_message(m))
-    found = world.read(lambda tx: tx.records.messages(SessionId("a"), 2))
+        world.write(lambda tx, m=made: tx.membership.put(m))
+    found = world.read(lambda tx: tx.membership.messages(SessionId("a"), 2))
     assert [m.message_id for m in found] == ["m1", "m2", "m3"]
 
 
 def test_a_message_is_found_by_the_hosts_id_in_its_own_session(world):
     for message in (a_message(0, "m0"), a_message(1, "m1"), a_message(0, "x", "b")):
-        world.write(lambda tx, m=message: tx.records.put_message(m))
+        world.write(lambda tx, m=message: tx.membership.put(m))
 
     def found(session, name):
-        return world.read(lambda tx: tx.records.message(SessionId(session), name))
+        return world.read(lambda tx: tx.membership.message(SessionId(session), name))
 
     assert found("a", "m1") == a_message(1, "m1")
     assert found("a", "x") is None
@@ -189,18 +189,18 @@ def test_a_message_is_found_by_the_hosts_id_in_its_own_session(world):
 def test_truncating_membership_keeps_what_is_before(world):
     for position in range(4):
         message = a_message(position, f"m{position}")
-        world.write(lambda tx, m=message: tx.records.put_message(m))
-    world.write(lambda tx: tx.records.put_message(a_message(3, "x", "b")))
-    world.write(lambda tx: tx.records.truncate_messages(SessionId("a"), 2))
-    found = world.read(lambda tx: tx.records.messages(SessionId("a")))
+        world.write(lambda tx, m=message: tx.membership.put(m))
+    world.write(lambda tx: tx.membership.put(a_message(3, "x", "b")))
+    world.write(lambda tx: tx.membership.truncate(SessionId("a"), 2))
+    found = world.read(lambda tx: tx.membership.messages(SessionId("a")))
     assert [m.position for m in found] == [0, 1]
-    assert len(world.read(lambda tx: tx.records.messages(SessionId("b")))) == 1
+    assert len(world.read(lambda tx: tx.membership.messages(SessionId("b")))) == 1
 
 
 def test_a_turn_comes_back_whole_open_and_closed(world):
     made = world.a_turn("t1")
-    world.write(lambda tx: tx.records.put_turn(made))
-    assert world.read(lambda tx: tx.records.turn(TurnId("t1"))) == made
+    world.write(lambda tx: tx.turns.put(made))
+    assert world.read(lambda tx: tx.turns.turn(TurnId("t1"))) == made
     closed = replace(
         made,
         scope_id=ScopeId("project:p1"),
@@ -222,10 +222,10 @@ def test_a_turn_comes_back_whole_open_and_closed(world):
             own_end=6,
         ),
     )
-    world.write(lambda tx: tx.records.put_turn(closed))
-    assert world.read(lambda tx: tx.records.turn(TurnId("t1"))) == closed
-    assert world.read(lambda tx: tx.records.turn_by_key(SessionId("a"), 0, made.key)) == closed
-    assert world.read(lambda tx: tx.records.turn_by_key(SessionId("a"), 1, made.key)) is None
+    world.write(lambda tx: tx.turns.put(closed))
+    assert world.read(lambda tx: tx.turns.turn(TurnId("t1"))) == closed
+    assert world.read(lambda tx: tx.turns.by_key(SessionId("a"), 0, made.key)) == closed
+    assert world.read(lambda tx: tx.turns.by_key(SessionId("a"), 1, made.key)) is None
 
 
 def test_many_turns_are_put_as_one_is(world):
@@ -242,15 +242,15 @@ def test_many_turns_are_put_as_one_is(world):
             closed_ms=9,
         ),
     ]
-    world.write(lambda tx: tx.records.put_turns(made))
-    assert world.read(lambda tx: [tx.records.turn(t.turn_id) for t in made]) == made
+    world.write(lambda tx: tx.turns.put_many(made))
+    assert world.read(lambda tx: [tx.turns.turn(t.turn_id) for t in made]) == made
 
 
 def test_a_message_opens_one_turn_of_a_generation(world):
-    world.write(lambda tx: tx.records.put_turn(world.a_turn("t1", key="m")))
+    world.write(lambda tx: tx.turns.put(world.a_turn("t1", key="m")))
     with pytest.raises(Conflict):
-        world.write(lambda tx: tx.records.put_turn(world.a_turn("t2", key="m")))
-    world.write(lambda tx: tx.records.put_turn(world.a_turn("t2", key="m", generation=1)))
+        world.write(lambda tx: tx.turns.put(world.a_turn("t2", key="m")))
+    world.write(lambda tx: tx.turns.put(world.a_turn("t2", key="m", generation=1)))
 
 
 def test_the_open_the_last_pinned_the_folded_and_the_turns_of_a_fold_are_found(world):
@@ -275,28 +275,28 @@ def test_the_open_the_last_pinned_the_folded_and_the_turns_of_a_fold_are_found(w
         world.a_turn("t4", key="4", start_seq=1, generation=1, pin=pin),
         world.a_turn("t5", key="5", start_seq=9, generation=2, **ended),
     ):
-        world.write(lambda tx, made=made: tx.records.put_turn(made))
+        world.write(lambda tx, made=made: tx.turns.put(made))
 
     def ids(found):
         return [t.turn_id for t in found if t is not None]
 
-    assert ids(world.read(lambda tx: [tx.records.open_turn(a, g) for g in range(4)])) == [
+    assert ids(world.read(lambda tx: [tx.turns.open(a, g) for g in range(4)])) == [
         "t3",
         "t4",
     ]
-    assert ids(world.read(lambda tx: [tx.records.last_pinned(a, g) for g in range(4)])) == [
+    assert ids(world.read(lambda tx: [tx.turns.last_pinned(a, g) for g in range(4)])) == [
         "t2",
         "t4",
     ]
-    assert ids(world.read(lambda tx: tx.records.folded_turns(a, 0))) == ["t2"]
-    assert world.read(lambda tx: tx.records.folded_turns(a, 1)) == ()
-    assert ids(world.read(lambda tx: tx.records.turns_of_fold(a, FoldId("f")))) == ["t1", "t2"]
-    assert world.read(lambda tx: tx.records.turns_of_fold(SessionId("b"), FoldId("f"))) == ()
+    assert ids(world.read(lambda tx: tx.turns.folded(a, 0))) == ["t2"]
+    assert world.read(lambda tx: tx.turns.folded(a, 1)) == ()
+    assert ids(world.read(lambda tx: tx.turns.of_fold(a, FoldId("f")))) == ["t1", "t2"]
+    assert world.read(lambda tx: tx.turns.of_fold(SessionId("b"), FoldId("f"))) == ()
 
 
 def test_turns_of_all_generations_come_in_order(world):
     for turn_id, start, opened in (("z", 1, 5), ("y", 0, 9), ("x", 1, 4), ("w", 1, 4)):
         made = world.a_turn(turn_id, start_seq=start, opened_ms=opened, generation=opened)
-        world.write(lambda tx, made=made: tx.records.put_turn(made))
-    found = world.read(lambda tx: tx.records.turns(SessionId("a")))
+        world.write(lambda tx, made=made: tx.turns.put(made))
+    found = world.read(lambda tx: tx.turns.of_session(SessionId("a")))
     assert [t.turn_id for t in found] == ["y", "w", "x", "z"]

@@ -83,7 +83,7 @@ def test_moved_records_are_the_other_tree_s_with_their_text_and_keys(world):
     assert world.search(world.now(), "apple", "cherry") == {f"{B}:0": {"apple"}}
 
 
-def test_own_results_are_those_of_the_memory_tools(world):
+def test_own_results_are_those_of_the_memory_tools_and_their_aliases(world):
     a = world.session("a")
     payload = world.write(lambda tx: tx.blobs.put(b"{}"))
     for seq, (kind, tool) in enumerate(
@@ -93,12 +93,13 @@ def test_own_results_are_those_of_the_memory_tools(world):
             (RecordKind.TOOL_RESULT, "memoryzoom"),
             (RecordKind.TOOL_RESULT, "bash"),
             (RecordKind.TOOL_RESULT, "memory_search"),
+            (RecordKind.TOOL_RESULT, "recall_get"),
         )
     ):
         record = world.a_record(a, seq, kind=kind, tool=tool, payload=payload)
         world.write(lambda tx, r=record: tx.records.append([r], [""]))
     found = world.read(lambda tx: tx.records.own_results(a.session_id))
-    assert [r.seq for r in found] == [0, 4]
+    assert [r.seq for r in found] == [0, 4, 5]
 
 
 # --- trees ----------------------------------------------------------------------------------------
@@ -230,7 +231,7 @@ def test_what_was_rendered_of_a_scope_goes_and_of_another_stays(world):
         )
         world.write(
             lambda tx, t=turn, f=fold, b=base: (
-                tx.records.put_turn(t),
+                tx.turns.put(t),
                 tx.publications.put_fold(f),
                 tx.publications.put_shared_base(b),
             )
@@ -240,7 +241,7 @@ def test_what_was_rendered_of_a_scope_goes_and_of_another_stays(world):
     def left(tx):
         return [
             (
-                tx.records.turn(TurnId(name)).news,
+                tx.turns.turn(TurnId(name)).news,
                 tx.publications.fold(FoldId(name)) is not None,
                 tx.publications.shared_base(scope_id) is not None,
             )

@@ -26,7 +26,7 @@ def test_a_raise_leaves_nothing(world):
         tx.meta.raise_epoch()
         tx.blobs.put(b"new payload")
         tx.records.append([world.a_record(tree, 1, payload=tx.blobs.put(b"one"))], ["one text"])
-        tx.records.put_turn(world.a_turn("t9"))
+        tx.turns.put(world.a_turn("t9"))
         tx.trees.put_node(world.a_node(tree, Span(0, 1)))
         tx.publications.append(world.a_publication(tree, 1))
         tx.publications.retire(world.scope_id, 0, tx.meta.next_csn())
@@ -49,7 +49,7 @@ def everything(world):
             tx.sessions.scopes(),
             tx.sessions.generation(tree.session_id, 0),
             tx.records.range(tree, 0, 99),
-            tx.records.turn(TurnId("t9")),
+            tx.turns.turn(TurnId("t9")),
             tx.trees.node(tree, Span(0, 1)),
             tx.publications.range(world.scope_id, 0, 99),
             tx.jobs.counts(),

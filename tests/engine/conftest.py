@@ -119,7 +119,7 @@ class Bench:
     def turns(self, name: str = "A") -> tuple[Any, ...]:
         def work(tx: Tx) -> tuple[Any, ...]:
             held = tx.sessions.session_of_host("scripted", name)
-            return tx.records.turns(held.session_id) if held is not None else ()
+            return tx.turns.of_session(held.session_id) if held is not None else ()
 
         return self.read(work)
 
@@ -142,8 +142,8 @@ class Bench:
                         (
                             session,
                             tx.records.range(tree, 0, 100_000),
-                            tx.records.turns(session.session_id),
-                            tx.records.messages(session.session_id),
+                            tx.turns.of_session(session.session_id),
+                            tx.membership.messages(session.session_id),
                         )
                     )
             return found, {s: n for s, n in tx.jobs.counts().items() if n}, tx.meta.csn()

@@ -268,7 +268,7 @@ def forget(bench: Any, dice: random.Random) -> None:
         if dice.random() < 0.3:
             forget_sessions(tx, bench.deps, [session], "s")
             return
-        turns = [t for t in tx.records.turns(session.session_id) if t.outcome is not None]
+        turns = [t for t in tx.turns.of_session(session.session_id) if t.outcome is not None]
         if turns:
             forget_turns(tx, bench.deps, [dice.choice(turns)], "t")
 

@@ -19,7 +19,7 @@ def turn_jobs(bench) -> int:
     return bench.read(
         lambda tx: sum(
             tx.jobs.of_target(JobKind.TURN, t.turn_id) is not None
-            for t in tx.records.turns(tx.sessions.session_of_host("scripted", "A").session_id)
+            for t in tx.turns.of_session(tx.sessions.session_of_host("scripted", "A").session_id)
         )
     )
 

@@ -466,7 +466,7 @@ def test_what_is_no_cursor_is_bad_input(paged, cursor):
 @pytest.mark.parametrize("at", [10**6, 2**31, 2**63 - 1, 2**63, 2**64, 10**30, -1, 1.5, "1", None])
 def test_a_forged_cursor_gives_nothing_that_is_not_there(paged, at):
     bench, b = paged
-    csn = bench.read(lambda tx: tx.records.turns(bench_session(tx))[-1].pin.csn)
+    csn = bench.read(lambda tx: tx.turns.of_session(bench_session(tx))[-1].pin.csn)
     for tool, args, kind, of in (
         ("memory_zoom", {"ref": "s1:0:1"}, "zoom", "s1:0:1"),
         ("memory_sessions", {}, "sessions", ""),

@@ -492,7 +492,7 @@ def test_one_event_key_with_two_contents_is_a_conflict_and_nothing_is_written(be
     a = bench.session()
     a.turn("one", "answer")
     held = bench.held()
-    bench.store.write(lambda tx: tx.records.truncate_messages(held.session_id, 1))
+    bench.store.write(lambda tx: tx.membership.truncate(held.session_id, 1))
     before = bench.state()
     a.messages[1] = msgspec.structs.replace(
         a.messages[1], parts=[msgspec.structs.replace(a.messages[1].parts[0], text="forged")]

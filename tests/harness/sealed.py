@@ -41,11 +41,11 @@ def _sealed(tx: Tx, host: str) -> dict[str, list[tuple[Any, ...]]]:
             ]
         found["messages"] += [
             (name, m.position, m.message_id, m.digest, m.start_seq, m.end_seq_exclusive)
-            for m in tx.records.messages(session.session_id)
+            for m in tx.membership.messages(session.session_id)
         ]
         found["turns"] += [
             (name, t.generation, t.key, t.start_seq, t.end_seq_exclusive, t.outcome, t.closed_ms)
-            for t in tx.records.turns(session.session_id)
+            for t in tx.turns.of_session(session.session_id)
         ]
     for scope in sorted(tx.sessions.scopes(), key=lambda s: s.name):
         for p in tx.publications.range(scope.scope_id, 0, scope.publications):

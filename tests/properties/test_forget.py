@@ -95,7 +95,7 @@ class Forgetting(World):
     def has_gaps(self, session: ScriptedSession) -> bool:
         def work(tx: Any) -> bool:
             held = tx.sessions.session_of_host("scripted", session.id)
-            messages = tx.records.messages(held.session_id) if held is not None else ()
+            messages = tx.membership.messages(held.session_id) if held is not None else ()
             return any(m.digest == NO_DIGEST for m in messages)
 
         return self.store.read(work)

@@ -229,9 +229,9 @@ class Stores(RuleBasedStateMachine):
             end_seq_exclusive=0,
         )
         if cut:
-            self.both(lambda tx: tx.records.truncate_messages(session_id, position))
+            self.both(lambda tx: tx.membership.truncate(session_id, position))
         else:
-            self.both(lambda tx: tx.records.put_message(made))
+            self.both(lambda tx: tx.membership.put(made))
 
     @rule(turn_id=turn_ids, session_id=sessions, key=small, start=small)
     def put_turn(self, turn_id: TurnId, session_id: SessionId, key: int, start: int) -> None:
@@ -243,7 +243,7 @@ class Stores(RuleBasedStateMachine):
             start_seq=start,
             opened_ms=0,
         )
-        self.both(lambda tx: tx.records.put_turn(turn))
+        self.both(lambda tx: tx.turns.put(turn))
 
     # Trees
 
@@ -472,8 +472,8 @@ class Stores(RuleBasedStateMachine):
         def work(tx: Tx) -> None:
             tx.meta.put("key", text)
             tx.trees.retire_node(tree, Span(0, 1), tx.meta.next_csn())
-            tx.records.put_turn(a_turn_of(tree))
-            tx.records.truncate_messages(tree.session_id, 0)
+            tx.turns.put(a_turn_of(tree))
+            tx.membership.truncate(tree.session_id, 0)
             tx.jobs.claim("w", 99, 1)
             tx.blobs.read(BlobHash("missing"), 0, 1)
 
@@ -605,8 +605,8 @@ def everything(tx: Tx) -> object:
         [tx.sessions.session_of_host("opencode", host) for host in "abh"],
         [tx.sessions.generation(t.session_id, t.generation) for t in TREES],
         [tx.records.range(tree, 0, 99) for tree in TREES],
-        [tx.records.messages(s) for s in SESSIONS],
-        [tx.records.turns(s) for s in SESSIONS],
+        [tx.membership.messages(s) for s in SESSIONS],
+        [tx.turns.of_session(s) for s in SESSIONS],
         [
             tx.trees.nodes_in(tree, [(span, r) for span in all_spans for r in (1, 2, 3)])
             for tree in ALL_TREES

@@ -193,7 +193,7 @@ class Planner:
     def _take(self, item: Item) -> None:
         planned = self._planned
         if item.job.kind is JobKind.TURN:
-            turn = self.tx.records.turn(TurnId(item.job.target))
+            turn = self.tx.turns.turn(TurnId(item.job.target))
             assert turn is not None
             assert turn.end_seq_exclusive is not None
             tree: Tree = SessionTree(turn.session_id, turn.generation)

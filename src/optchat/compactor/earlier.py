@@ -136,7 +136,7 @@ def foreign(tx: Tx, turn_id: TurnId, end_exclusive: int) -> str:
 
     Only what the turn's own snapshot held, and only what it had retrieved before the sources end.
     """
-    turn = tx.records.turn(turn_id)
+    turn = tx.turns.turn(turn_id)
     session = tx.sessions.session(turn.session_id) if turn is not None else None
     if turn is None or session is None or turn.pin is None:
         return ""

@@ -76,7 +76,7 @@ def _commit(tx: Tx, deps: Deps, job: Job, source: _Source, made: Made) -> None:
 
 def _read(tx: Tx, job: Job, *, mask: bool) -> _Source:
     if job.kind is JobKind.TURN:
-        turn = tx.records.turn(TurnId(job.target))
+        turn = tx.turns.turn(TurnId(job.target))
         if turn is None:
             raise IntegrityError(f"the turn {job.target} of a job is missing.")
         return turn_source(tx, turn, text_bytes_max=SOURCE_BYTES_MAX, mask=mask)

@@ -39,7 +39,7 @@ def stand_in(tx: Tx, deps: Deps, job: Job) -> None:
 
 
 def _publish(tx: Tx, deps: Deps, turn_id: TurnId) -> None:
-    turn = tx.records.turn(turn_id)
+    turn = tx.turns.turn(turn_id)
     if turn is None or turn.end_seq_exclusive is None:
         return
     source = turn_source(tx, turn, text_bytes_max=0)

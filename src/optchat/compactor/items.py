@@ -294,7 +294,7 @@ def turn_item(tx: Tx, job: Job, made_here: dict[tuple[str, Span], Item]) -> Item
 
     The request and the last answer stand first, by their leaves; the cover tells the rest.
     """
-    turn = tx.records.turn(TurnId(job.target))
+    turn = tx.turns.turn(TurnId(job.target))
     if turn is None or turn.end_seq_exclusive is None or turn.outcome is None:
         raise IntegrityError(f"the turn {job.target} of a job is missing or open.")
     history = lineage_of(tx, SessionTree(turn.session_id, turn.generation))

@@ -113,7 +113,7 @@ def _ref(reader: Reader, session: str, message: str) -> str:
     except BadInput:
         pass
     known = reader.named(session)
-    held = reader.tx.records.message(known.session_id, message)
+    held = reader.tx.membership.message(known.session_id, message)
     if held is not None and held.end_seq_exclusive > held.start_seq:
         ref = SessionRef(known.number, known.generation, Span(held.start_seq, 1))
         try:

@@ -24,7 +24,7 @@ def visibility(tx: Tx, deps: Deps, request: ToolRequest) -> Visibility:
                 "this conversation is not known to optchat yet; nothing was read.",
                 hint="ask again in the next turn",
             )
-        turn = tx.records.last_pinned(session.session_id, session.generation)
+        turn = tx.turns.last_pinned(session.session_id, session.generation)
         if turn is None or turn.pin is None or turn.pin.scope_id != session.scope_id:
             raise SnapshotExpired(
                 "this turn has no memory snapshot; nothing was read.",

@@ -56,7 +56,7 @@ def _counts(tx: Tx, session: Session, published: int) -> SessionCounts:
         ref=f"s{session.number}",
         title=session.title,
         host_session=session.host_session,
-        turns=len(tx.records.turns(session.session_id)),
+        turns=len(tx.turns.of_session(session.session_id)),
         records=generation.length if generation is not None else 0,
         published=published,
         disabled=session.disabled,

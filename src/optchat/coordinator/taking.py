@@ -150,7 +150,7 @@ def _held(tx: Tx, reading: Reading) -> dict[str, str]:
     session = tx.sessions.session_of_host(info.host, info.id)
     if session is None:
         return {}
-    return {m.message_id: m.digest for m in tx.records.messages(session.session_id)}
+    return {m.message_id: m.digest for m in tx.membership.messages(session.session_id)}
 
 
 def _lacking(reading: Reading, held: dict[str, str]) -> Reading:

@@ -91,11 +91,11 @@ def _move_turns(
     tx: Tx, session: Session, tree: SessionTree, to: SessionTree, end_exclusive: int
 ) -> None:
     """The turns that the surviving records are of, so that they too can be forgotten by name."""
-    for turn in tx.records.turns(session.session_id):
+    for turn in tx.turns.of_session(session.session_id):
         if turn.generation != tree.generation or turn.start_seq >= end_exclusive:
             continue
         end = min(end_exclusive, turn.end_seq_exclusive or end_exclusive)
-        tx.records.put_turn(
+        tx.turns.put(
             replace(
                 turn,
                 session_id=to.session_id,

@@ -230,7 +230,7 @@ def _decide(
     if fold is not None and pinned:
         answer = _answer(tx, deps, request, session, live, fold, factor)
         if answer is not None:
-            tx.records.put_turn(turn)
+            tx.turns.put(turn)
             return answer
     folder = Folder(tx, deps, session, scope, pin, lineage, window.key, factor)
     previous = _previous(tx, session, turn)
@@ -248,7 +248,7 @@ def _decide(
     lines = news_lines(tx, session, pin, since)
     news = news_text(lines, recalled, session, pin, fold, deps.clock.now_ms())
     live = replace(live, turn=replace(turn, pin=pin, fold_id=fold.fold_id, news=news))
-    tx.records.put_turn(live.turn)
+    tx.turns.put(live.turn)
     answer = _answer(tx, deps, request, session, live, fold, factor)
     if answer is None:
         raise NotReady(
@@ -319,7 +319,7 @@ def _previous(tx: Tx, session: Session, turn: Turn) -> Turn | None:
     """The last turn before this one that was admitted with memory."""
     before = [
         t
-        for t in tx.records.turns(session.session_id)
+        for t in tx.turns.of_session(session.session_id)
         if t.generation == session.generation
         and t.turn_id != turn.turn_id
         and t.start_seq <= turn.start_seq
@@ -349,7 +349,7 @@ def _answer(
     if not live.whole:
         return None
     first = places[fold.first_turn_key] if keep_from is not None else 0
-    folded = tx.records.folded_turns(session.session_id, session.generation)
+    folded = tx.turns.folded(session.session_id, session.generation)
     earlier = [c for t in folded if t.turn_id != turn.turn_id for c in applied(t, places)]
     told = [c for c in (*earlier, *live.checkpoints) if places[c.after] >= first]
     skipped = left_out(told, places)
@@ -357,7 +357,7 @@ def _answer(
     present = {m.id for m in kept}
     shown = [
         t
-        for t in tx.records.turns_of_fold(session.session_id, fold.fold_id)
+        for t in tx.turns.of_fold(session.session_id, fold.fold_id)
         if t.news and (t.key in present or t.turn_id == turn.turn_id)
     ]
     # Where the host dropped the live request (it compacted), its news still must be told.

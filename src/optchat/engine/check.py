@@ -254,7 +254,7 @@ def _check_turns(tx: Tx, found: Found, session: Session) -> None:
     A turn that was copied along in a fork is not this session's work, and is not published; neither
     is one of no scope.
     """
-    for turn in tx.records.turns(session.session_id):
+    for turn in tx.turns.of_session(session.session_id):
         end = turn.end_seq_exclusive
         if turn.scope_id is None or end is None or (turn.closed_ms or 0) < session.created_ms:
             continue

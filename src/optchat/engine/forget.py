@@ -36,7 +36,7 @@ def forget_sessions(tx: Tx, deps: Deps, sessions: Collection[Session], what: str
     """
     doomed = _with_children(tx, sessions)
     ids = frozenset(s.session_id for s in doomed)
-    turns = [t for s in doomed for t in tx.records.turns(s.session_id)]
+    turns = [t for s in doomed for t in tx.turns.of_session(s.session_id)]
     published = [p for t in turns for p in tx.publications.of_turn_ever(t.turn_id)]
     kept = {
         (tree, seq)
@@ -141,7 +141,7 @@ class _Family:
         if session_id in self._read:
             return
         self._read.add(session_id)
-        for turn in self.tx.records.turns(session_id):
+        for turn in self.tx.turns.of_session(session_id):
             self._by_key.setdefault((session_id, turn.key), []).append(turn)
             for place in _seqs(self._of(turn)):
                 self._by_record.setdefault(place, []).append(turn)
@@ -185,7 +185,7 @@ def _erase_turns(tx: Tx, deps: Deps, turns: Collection[Turn], counts: Counts) ->
     for scope_id in sorted({s.scope_id for s in sessions} - {p.scope_id for p in published}):
         move_epoch(tx, scope_id, counts)
     for session in sessions:
-        if not any(holds_anything(tx, t) for t in tx.records.turns(session.session_id)):
+        if not any(holds_anything(tx, t) for t in tx.turns.of_session(session.session_id)):
             tx.sessions.put_session(replace(session, title=""))
 
 
@@ -205,13 +205,13 @@ def _bury_messages(
         if session is None:
             continue
         history = lineage(tx, SessionTree(session_id, session.generation))
-        for message in tx.records.messages(session_id):
+        for message in tx.membership.messages(session_id):
             own = history.owners(message.start_seq, message.end_seq_exclusive)
             if message.turn_id in going or not places.isdisjoint(_seqs(own)):
                 tx.removals.bury(
                     message_key(session.host, session.host_session, message.message_id)
                 )
-                tx.records.put_message(replace(message, digest=NO_DIGEST))
+                tx.membership.put(replace(message, digest=NO_DIGEST))
 
 
 def _with_children(tx: Tx, sessions: Collection[Session]) -> list[Session]:
@@ -235,7 +235,7 @@ def _cut_turns(
     return [
         turn
         for session_id in sorted(forks)
-        for turn in tx.records.turns(session_id)
+        for turn in tx.turns.of_session(session_id)
         if not set(kept).isdisjoint(_seqs(_pieces(tx, turn)))
         and tx.publications.of_turn(turn.turn_id) is not None
     ]
@@ -257,19 +257,19 @@ def _remove_session(
     tx: Tx, deps: Deps, session: Session, doomed: frozenset[SessionId], counts: Counts
 ) -> None:
     counts.sessions += 1
-    for turn in tx.records.turns(session.session_id):
+    for turn in tx.turns.of_session(session.session_id):
         counts.jobs += tx.jobs.remove(JobKind.TURN, turn.turn_id)
     jobs = tx.jobs.remove_queue(session.session_id)
     counts.jobs += len(jobs)
     hand_over(tx, deps, session, doomed, jobs)
-    counts.turns += sum(holds_anything(tx, t) for t in tx.records.turns(session.session_id))
+    counts.turns += sum(holds_anything(tx, t) for t in tx.turns.of_session(session.session_id))
     for generation in tx.sessions.generations(session.session_id):
         payloads = tx.records.remove(generation.tree, 0, generation.length)
         counts.records += len(payloads)
         counts.payload_hashes.update(payloads)
         counts.summaries += tx.trees.remove_tree(generation.tree)
-    tx.records.truncate_messages(session.session_id, 0)
-    tx.records.remove_turns(session.session_id)
+    tx.membership.truncate(session.session_id, 0)
+    tx.turns.remove(session.session_id)
     tx.ledger.disown(session_id=session.session_id)
     tx.removals.bury(session_key(session.host, session.host_session))
     tx.sessions.remove_session(session.session_id)

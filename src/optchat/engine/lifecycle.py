@@ -54,8 +54,10 @@ def branch(
     )
     moved = replace(session, generation=number)
     tx.sessions.put_session(moved)
-    tx.records.truncate_messages(session.session_id, position)
-    superseded = [t for t in tx.records.turns(session.session_id) if not is_current(tx, moved, t)]
+    tx.membership.truncate(session.session_id, position)
+    superseded = [
+        t for t in tx.turns.of_session(session.session_id) if not is_current(tx, moved, t)
+    ]
     found = (tx.publications.of_turn(t.turn_id) for t in superseded)
     published = [p for p in found if p is not None]
     for scope_id in sorted({p.scope_id for p in published}):
@@ -70,7 +72,7 @@ def cut(tx: Tx, deps: Deps, session: Session, there: Sequence[str]) -> None:
     ``there`` are the ids of the messages that it has, in order: what of them says something else by
     now, or comes after that place, is for the next reading to tell.
     """
-    stored = tx.records.messages(session.session_id)
+    stored = tx.membership.messages(session.session_id)
     for position, message in enumerate(stored):
         if position >= len(there) or message.message_id != there[position]:
             branch(tx, deps, session, stored, position)
@@ -89,12 +91,12 @@ def fork(tx: Tx, deps: Deps, child: Session, request: SyncRequest) -> Session:
     origin_id = request.session.fork_of
     if origin_id is None or child.generation:
         return child
-    if own_lineage(tx, child).length or tx.records.messages(child.session_id):
+    if own_lineage(tx, child).length or tx.membership.messages(child.session_id):
         return child
     origin = tx.sessions.session_of_host(child.host, origin_id)
     if origin is None or origin.disabled is not None or origin.session_id == child.session_id:
         return child
-    stored = tx.records.messages(origin.session_id)
+    stored = tx.membership.messages(origin.session_id)
     pairs = zip(stored, request.messages, strict=False)
     common = list(takewhile(lambda pair: _is_copy(request.session, *pair), pairs))
     if not common:
@@ -108,8 +110,8 @@ def fork(tx: Tx, deps: Deps, child: Session, request: SyncRequest) -> Session:
         Generation(session_id=child.session_id, number=0, base=base, inherited=kept, length=kept)
     )
     turns = _copied_turns(tx, deps, child, common, kept)
-    tx.records.put_turns(list(turns.values()))
-    tx.records.put_messages(
+    tx.turns.put_many(list(turns.values()))
+    tx.membership.put_many(
         [
             replace(
                 ours,
@@ -146,7 +148,7 @@ def _copied_turns(
     for ours, theirs in common:
         opened_by.setdefault(ours.turn_id, theirs.id)
     found: dict[TurnId, Turn] = {}
-    for turn in tx.records.turns(common[0][0].session_id):
+    for turn in tx.turns.of_session(common[0][0].session_id):
         if turn.turn_id not in opened_by:
             continue
         whole = turn.end_seq_exclusive is not None and turn.end_seq_exclusive <= kept
@@ -212,10 +214,10 @@ def _reopen(
         opened_ms=cut.opened_ms,
         scope_id=cut.scope_id,
     )
-    tx.records.put_turn(turn)
+    tx.turns.put(turn)
     for message in kept_messages:
         if message.turn_id == last:
-            tx.records.put_message(replace(message, turn_id=turn.turn_id))
+            tx.membership.put(replace(message, turn_id=turn.turn_id))
 
 
 def retire(tx: Tx, deps: Deps, scope_id: ScopeId, publications: Sequence[Publication]) -> None:

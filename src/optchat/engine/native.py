@@ -18,7 +18,7 @@ def compaction(tx: Tx, request: AssembleRequest) -> AssembleResponse:
     session = tx.sessions.session_of_host(request.session.host, request.session.id)
     if session is None or session.disabled is not None:
         return native()
-    turn = tx.records.last_pinned(session.session_id, session.generation)
+    turn = tx.turns.last_pinned(session.session_id, session.generation)
     fold = tx.publications.fold(turn.fold_id) if turn is not None and turn.fold_id else None
     if fold is None or fold.generation != session.generation:
         return native()
@@ -26,7 +26,7 @@ def compaction(tx: Tx, request: AssembleRequest) -> AssembleResponse:
     first = places.get(fold.first_turn_key)
     if first is None:
         return native()
-    folded = tx.records.folded_turns(session.session_id, session.generation)
+    folded = tx.turns.folded(session.session_id, session.generation)
     told = [c for t in folded for c in applied(t, places) if places[c.after] >= first]
     return AssembleResponse(
         state="ready",

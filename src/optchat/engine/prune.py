@@ -34,5 +34,5 @@ def prune(tx: Tx, scope: Scope) -> int:
 
 def _pinned(tx: Tx, session: Session) -> list[Turn]:
     """The turns of the current generation that were admitted with memory, in order."""
-    turns = tx.records.turns(session.session_id)
+    turns = tx.turns.of_session(session.session_id)
     return [t for t in turns if t.generation == session.generation and t.pin is not None]

@@ -156,7 +156,7 @@ def publish(
     Returns None, changing nothing, when the turn is published already (a replay), or was superseded
     or taken back while its summary was made.
     """
-    session, turn = source.session, tx.records.turn(source.turn.turn_id)
+    session, turn = source.session, tx.turns.turn(source.turn.turn_id)
     if (
         turn is None
         or turn.scope_id is None

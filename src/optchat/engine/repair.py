@@ -80,7 +80,7 @@ def _make_again(
 
 def _publish_again(tx: Tx, deps: Deps, turn_id: TurnId, session_id: SessionId) -> None:
     """Queue a turn's summary once more; the compactor publishes it or gives its leaf back."""
-    turn = tx.records.turn(turn_id)
+    turn = tx.turns.turn(turn_id)
     if turn is None or turn.end_seq_exclusive is None:
         return  # there is nothing left to make it from; the check goes on naming it
     before = tx.jobs.of_target(JobKind.TURN, turn_id)

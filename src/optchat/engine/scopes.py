@@ -88,11 +88,11 @@ def revoke(tx: Tx, deps: Deps, session: Session) -> int:
         How many publications were withdrawn.
     """
     withdrawn: list[Publication] = []
-    for turn in tx.records.turns(session.session_id):
+    for turn in tx.turns.of_session(session.session_id):
         if turn.scope_id is None:
             continue
         withdrawn += tx.publications.of_turn_ever(turn.turn_id)
-        tx.records.put_turn(replace(turn, scope_id=None))
+        tx.turns.put(replace(turn, scope_id=None))
     withdraw(tx, deps, withdrawn)
     for scope_id in sorted({p.scope_id for p in withdrawn}):
         scope = require_scope(tx, scope_id)
@@ -107,7 +107,7 @@ def revoke(tx: Tx, deps: Deps, session: Session) -> int:
 
 def _known_by(tx: Tx, scope_id: ScopeId, session: Session) -> bool:
     """Whether a scope still shows something of a session, or will once it is summarised."""
-    return any(turn.scope_id == scope_id for turn in tx.records.turns(session.session_id))
+    return any(turn.scope_id == scope_id for turn in tx.turns.of_session(session.session_id))
 
 
 def _measure_again(tx: Tx, session: Session) -> None:

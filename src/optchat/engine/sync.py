@@ -88,7 +88,7 @@ def sync(
     if session.disabled is not None:
         return _response(tx, session, need=[], sealed=0)
     session = fork(tx, deps, session, request)
-    stored = tx.records.messages(session.session_id)
+    stored = tx.membership.messages(session.session_id)
     common = _common_prefix(stored, request.messages)
     if common < len(stored):
         if request.observed_ms <= session.observed_ms:
@@ -187,7 +187,7 @@ def _response(tx: Tx, session: Session, *, need: list[str], sealed: int) -> Sync
 
 def open_turn(tx: Tx, session: Session) -> Turn | None:
     """The turn that is going on in the session's current generation, if any."""
-    return tx.records.open_turn(session.session_id, session.generation)
+    return tx.turns.open(session.session_id, session.generation)
 
 
 @dataclass(slots=True)
@@ -358,7 +358,7 @@ class _Sealing:
         if closed.turn_id in self._opened:
             self._opened[closed.turn_id] = closed
         else:
-            self.tx.records.put_turn(closed)
+            self.tx.turns.put(closed)
         self._events.append(closed)
         self.turn = None
 
@@ -371,8 +371,8 @@ class _Sealing:
         self.tx.blobs.put_many({e.source.blob: e.source.payload for e in sealed})
         records = [self._record(event) for event in sealed]
         self.tx.records.append(records, [event.source.words for event in sealed])
-        self.tx.records.put_turns(tuple(self._opened.values()))
-        self.tx.records.put_messages(self._messages)
+        self.tx.turns.put_many(tuple(self._opened.values()))
+        self.tx.membership.put_many(self._messages)
         self.sealed += len(records)
         if self._events:
             self._grow(records)
@@ -482,6 +482,6 @@ def resync(tx: Tx, deps: Deps, name: str) -> SyncResponse:
         NotFound: no session of that host id, or more than one.
     """
     enabled = replace(session_of(tx, name), disabled=None)
-    stored = tx.records.messages(enabled.session_id)
+    stored = tx.membership.messages(enabled.session_id)
     session = branch(tx, deps, enabled, stored, 0)
     return _response(tx, session, need=[], sealed=0)

@@ -147,7 +147,7 @@ def read_live(
     """The live turn's messages: those that are sealed, then the others of the request."""
     held = [
         m
-        for m in tx.records.messages(session.session_id, turn.start_seq)
+        for m in tx.membership.messages(session.session_id, turn.start_seq)
         if m.turn_id == turn.turn_id
     ]
     places = places_of(request)
@@ -155,7 +155,7 @@ def read_live(
     if last is not None:
         unsealed = list(range(last + 1, len(request.shape)))
     else:
-        known = {m.message_id for m in tx.records.messages(session.session_id)} - {turn.key}
+        known = {m.message_id for m in tx.membership.messages(session.session_id)} - {turn.key}
         unsealed = [at for at, m in enumerate(request.shape) if m.id not in known]
     return _live(turn, _messages(held, unsealed, request, places, factor), request, factor)
 
@@ -166,13 +166,13 @@ def read_tail(
     """The earlier turns that the request still holds whole, and the live one beside them."""
     turn_of: dict[str, TurnId] = {}
     members: dict[TurnId, list[HostMessage]] = {}
-    for held in tx.records.messages(session.session_id):
+    for held in tx.membership.messages(session.session_id):
         turn_of[held.message_id] = held.turn_id
         if held.end_seq_exclusive > held.start_seq:
             members.setdefault(held.turn_id, []).append(held)
     earlier = [
         t
-        for t in tx.records.turns(session.session_id)
+        for t in tx.turns.of_session(session.session_id)
         if t.turn_id != live.turn.turn_id
         and t.start_seq <= live.turn.start_seq
         and t.turn_id in members

@@ -59,7 +59,7 @@ def turn_named(tx: Tx, scope: Scope, name: str) -> Turns:
             f"{ref} names a range; nothing was removed.", hint=f"name one turn, as in: {_one(ref)}"
         )
     turn_id = _turn_id(tx, scope, ref)
-    turn = tx.records.turn(turn_id) if turn_id is not None else None
+    turn = tx.turns.turn(turn_id) if turn_id is not None else None
     if turn is None:
         raise not_found(ref)
     found = versions(tx, [turn])
@@ -77,7 +77,7 @@ def turns_before(tx: Tx, scope: Scope, time_ms: int, told: str) -> Turns:
     for session in tx.sessions.sessions(scope.scope_id):
         ended = [
             t
-            for t in tx.records.turns(session.session_id)
+            for t in tx.turns.of_session(session.session_id)
             if t.closed_ms is not None and t.closed_ms < time_ms and holds_anything(tx, t)
         ]
         found |= {t.turn_id: t for t in versions(tx, ended)}

@@ -48,7 +48,7 @@ def missing(reader: Reader, ref: Ref) -> NotFound:
         )
     if session is None or was is None or was.seen_at(visibility.csn):
         return not_found(ref)
-    turn = tx.records.turn(was.turn_id)
+    turn = tx.turns.turn(was.turn_id)
     if turn is None or turn.scope_id != visibility.scope_id:
         return not_found(ref)  # withdrawn: as if it had never been
     later = tx.publications.of_session(visibility, session.session_id, None, 1_000)

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from optchat.errors import Fenced, StorageError
 from optchat.storage.memory.ledger import MemoryChunks, MemoryLedger
+from optchat.storage.memory.membership import MemoryMembership
 from optchat.storage.memory.queue import MemoryJobs, MemoryMeta, MemoryRemovals
 from optchat.storage.memory.records import MemoryRecords
 from optchat.storage.memory.search import MemorySearch
@@ -19,6 +20,7 @@ from optchat.storage.memory.sessions import MemorySessions
 from optchat.storage.memory.sharing import MemoryPublications
 from optchat.storage.memory.state import Changes, Tables
 from optchat.storage.memory.trees import MemoryBlobs, MemoryTrees
+from optchat.storage.memory.turns import MemoryTurns
 from optchat.storage.ports import Damage, Tx
 
 T = TypeVar("T")
@@ -30,6 +32,8 @@ class MemoryTx:
     def __init__(self, changes: Changes) -> None:
         self.sessions = MemorySessions(changes)
         self.records = MemoryRecords(changes)
+        self.membership = MemoryMembership(changes)
+        self.turns = MemoryTurns(changes)
         self.blobs = MemoryBlobs(changes)
         self.trees = MemoryTrees(changes)
         self.publications = MemoryPublications(changes)

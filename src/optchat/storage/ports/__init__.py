@@ -11,7 +11,7 @@ they are.
 """
 
 from optchat.storage.ports.frame import Frame, Places, Summaries, Titled
-from optchat.storage.ports.history import Blobs, Records, Sessions
+from optchat.storage.ports.history import Blobs, Membership, Records, Sessions, Turns
 from optchat.storage.ports.shared import Publications, Search, Trees
 from optchat.storage.ports.store import Clock, IdSource, Meta, Removals, Store, Tx
 from optchat.storage.ports.values import (
@@ -42,6 +42,7 @@ __all__ = [
     "JobState",
     "Jobs",
     "Ledger",
+    "Membership",
     "Meta",
     "ModelCall",
     "Places",
@@ -57,5 +58,6 @@ __all__ = [
     "Summaries",
     "Titled",
     "Trees",
+    "Turns",
     "Tx",
 ]

@@ -106,7 +106,7 @@ class Sessions(Protocol):
 
 
 class Records(Protocol):
-    """Sealed records, the host's membership, and turns."""
+    """Sealed records."""
 
     def append(self, records: Sequence[Record], words: Sequence[str]) -> None:
         """Seal records of one generation at its next seqs, and index ``words`` for search.
@@ -134,75 +134,6 @@ class Records(Protocol):
         """All records in the store, for status."""
         ...
 
-    def messages(self, session_id: SessionId, start: int = 0) -> tuple[HostMessage, ...]:
-        """The current membership by position, of messages that begin at record ``start`` or later.
-
-        A message without records begins where the next record will.
-        """
-        ...
-
-    def message(self, session_id: SessionId, message_id: str) -> HostMessage | None:
-        """One message of the current membership, by the host's id of it."""
-        ...
-
-    def put_message(self, message: HostMessage) -> None:
-        """Insert or replace at (session, position); message ids are unique in a session.
-
-        Raises:
-            Conflict: if that message id stands at another position.
-        """
-        ...
-
-    def put_messages(self, messages: Sequence[HostMessage]) -> None:
-        """New messages of a session, in one statement.
-
-        Raises:
-            Conflict: a position or an id is taken; nothing is written.
-        """
-        ...
-
-    def truncate_messages(self, session_id: SessionId, position: int) -> None:
-        """Drop the membership from ``position`` on; the records stay."""
-        ...
-
-    def turn(self, turn_id: TurnId) -> Turn | None: ...
-    def turn_by_key(self, session_id: SessionId, generation: int, key: str) -> Turn | None: ...
-    def turns(self, session_id: SessionId) -> tuple[Turn, ...]:
-        """All turns of the session, every generation, by (start_seq, opened_ms, turn id)."""
-        ...
-
-    def open_turn(self, session_id: SessionId, generation: int) -> Turn | None:
-        """The generation's turn without an outcome; the earliest, should there be several."""
-        ...
-
-    def last_pinned(self, session_id: SessionId, generation: int) -> Turn | None:
-        """The generation's last turn that has a pin, by the order of ``turns``."""
-        ...
-
-    def turns_of_fold(self, session_id: SessionId, fold_id: FoldId) -> tuple[Turn, ...]:
-        """The session's turns that were sent with this fold, in the order of ``turns``."""
-        ...
-
-    def folded_turns(self, session_id: SessionId, generation: int) -> tuple[Turn, ...]:
-        """The generation's turns that have checkpoints, in the order of ``turns``."""
-        ...
-
-    def put_turn(self, turn: Turn) -> None:
-        """Insert or replace; (session, generation, key) is unique.
-
-        Raises:
-            Conflict: if another turn has that key.
-        """
-        ...
-
-    def put_turns(self, turns: Sequence[Turn]) -> None:
-        """New turns that no request was sent with: no pin, fold or news. In one statement.
-
-        Raises:
-            Conflict: an id or a key is taken; nothing is written.
-        """
-        ...
-
     def own_results(self, session_id: SessionId) -> tuple[Record, ...]:
         """The results of our own tools in a session, every generation: manifests of refs."""
         ...
@@ -215,10 +146,88 @@ class Records(Protocol):
         """
         ...
 
-    def remove_turns(self, session_id: SessionId) -> None: ...
     def move(self, tree: SessionTree, to: SessionTree, end_exclusive: int) -> None:
         """Make the own records of ``tree`` below ``end_exclusive`` those of ``to``."""
         ...
+
+
+class Membership(Protocol):
+    """The host's messages of a session, as they were when they were sealed (§3)."""
+
+    def messages(self, session_id: SessionId, start: int = 0) -> tuple[HostMessage, ...]:
+        """The current membership by position, of messages that begin at record ``start`` or later.
+
+        A message without records begins where the next record will.
+        """
+        ...
+
+    def message(self, session_id: SessionId, message_id: str) -> HostMessage | None:
+        """One message of the current membership, by the host's id of it."""
+        ...
+
+    def put(self, message: HostMessage) -> None:
+        """Insert or replace at (session, position); message ids are unique in a session.
+
+        Raises:
+            Conflict: if that message id stands at another position.
+        """
+        ...
+
+    def put_many(self, messages: Sequence[HostMessage]) -> None:
+        """New messages of a session, in one statement.
+
+        Raises:
+            Conflict: a position or an id is taken; nothing is written.
+        """
+        ...
+
+    def truncate(self, session_id: SessionId, position: int) -> None:
+        """Drop the membership from ``position`` on; the records stay."""
+        ...
+
+
+class Turns(Protocol):
+    """A session's turns, with what was sent of memory in each (§5)."""
+
+    def turn(self, turn_id: TurnId) -> Turn | None: ...
+    def by_key(self, session_id: SessionId, generation: int, key: str) -> Turn | None: ...
+    def of_session(self, session_id: SessionId) -> tuple[Turn, ...]:
+        """All turns of the session, every generation, by (start_seq, opened_ms, turn id)."""
+        ...
+
+    def open(self, session_id: SessionId, generation: int) -> Turn | None:
+        """The generation's turn without an outcome; the earliest, should there be several."""
+        ...
+
+    def last_pinned(self, session_id: SessionId, generation: int) -> Turn | None:
+        """The generation's last turn that has a pin, by the order of ``turns``."""
+        ...
+
+    def of_fold(self, session_id: SessionId, fold_id: FoldId) -> tuple[Turn, ...]:
+        """The session's turns that were sent with this fold, in the order of ``turns``."""
+        ...
+
+    def folded(self, session_id: SessionId, generation: int) -> tuple[Turn, ...]:
+        """The generation's turns that have checkpoints, in the order of ``turns``."""
+        ...
+
+    def put(self, turn: Turn) -> None:
+        """Insert or replace; (session, generation, key) is unique.
+
+        Raises:
+            Conflict: if another turn has that key.
+        """
+        ...
+
+    def put_many(self, turns: Sequence[Turn]) -> None:
+        """New turns that no request was sent with: no pin, fold or news. In one statement.
+
+        Raises:
+            Conflict: an id or a key is taken; nothing is written.
+        """
+        ...
+
+    def remove(self, session_id: SessionId) -> None: ...
 
 
 class Blobs(Protocol):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from typing import Protocol, TypeVar
 
 from optchat.refs import Csn
-from optchat.storage.ports.history import Blobs, Records, Sessions
+from optchat.storage.ports.history import Blobs, Membership, Records, Sessions, Turns
 from optchat.storage.ports.shared import Publications, Search, Trees
 from optchat.storage.ports.values import (
     Damage,
@@ -77,6 +77,10 @@ class Tx(Protocol):
     def sessions(self) -> Sessions: ...
     @property
     def records(self) -> Records: ...
+    @property
+    def membership(self) -> Membership: ...
+    @property
+    def turns(self) -> Turns: ...
     @property
     def blobs(self) -> Blobs: ...
     @property

@@ -18,8 +18,9 @@ from optchat.refs import Csn, FoldId, ScopeId, SessionId, TurnId
 from optchat.storage.ports import SharedBase
 from optchat.storage.sqlite.connection import Args, Row, Sql
 from optchat.storage.sqlite.frames import drop_frames
-from optchat.storage.sqlite.records import GENERATION, decode_pin
+from optchat.storage.sqlite.records import GENERATION
 from optchat.storage.sqlite.sessions import SESSION_COLUMNS, session_of_row
+from optchat.storage.sqlite.turns import decode_pin
 from optchat.storage.sqlite.visible import ALIVE, OF_SCOPE, SCOPE, bindings, union
 from optchat.storage.words import searchable
 

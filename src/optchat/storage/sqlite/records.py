@@ -1,4 +1,4 @@
-"""Sealed records, the host's membership, and turns as rows."""
+"""Sealed records as rows."""
 
 # ruff: noqa: S608  (what is formatted in are this package's own column lists and conditions)
 
@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from optchat.core.records import Checkpoint, HostMessage, Outcome, Pin, Record, RecordKind, Turn
+from optchat.core.records import Record, RecordKind
 from optchat.core.tree import SessionTree
-from optchat.errors import Conflict, IntegrityError
-from optchat.refs import BlobHash, FoldId, SessionId, TurnId
+from optchat.errors import IntegrityError
+from optchat.refs import BlobHash, SessionId
 from optchat.storage.sealing import check_consecutive
 from optchat.storage.sqlite import index
 from optchat.storage.sqlite.blobs import SqliteBlobs
@@ -26,6 +26,7 @@ from optchat.storage.sqlite.codes import (
 )
 from optchat.storage.sqlite.connection import Args, Row, Sql
 from optchat.storage.sqlite.frames import drop_frames
+from optchat.wire import OWN_TOOLS
 
 _RECORD = (
     "r.seq, r.event_key, r.turn_id, r.message_id, r.kind, "
@@ -39,13 +40,6 @@ _SELECT = (
 )
 GENERATION = "(select id from generation where session_id = ? and number = ?)"
 """The number in this file of the generation that a session and its number name."""
-_MESSAGE = "session_id, position, message_id, digest, turn_id, start_seq, end_seq_exclusive"
-_DIGEST = "iif({0} glob '*[^0-9a-f]*', {0}, coalesce(unhex({0}), {0}))"
-"""A digest in hexadecimals as its bytes; another text as it is."""
-_TURN = (
-    "turn_id, session_id, generation, key, start_seq, opened_ms, scope_id, end_seq_exclusive, "
-    "outcome, closed_ms, pin, fold_id, news, checkpoints"
-)
 
 
 _DAY_MS = 86_400_000
@@ -176,156 +170,6 @@ class SqliteRecords:
         row = self._sql.one("select count(*) from record")
         return 0 if row is None else int(row[0])
 
-    def messages(self, session_id: SessionId, start: int = 0) -> tuple[HostMessage, ...]:
-        if start <= 0:
-            rows = self._sql.all(
-                f"select {_MESSAGE} from message where session_id = ? order by position",
-                (session_id,),
-            )
-            return tuple(map(_message, rows))
-        # Positions and first records grow together, so that a search by halves finds the place.
-        before = (
-            "(select start_seq from message where session_id = ?1 "
-            "and position = (half.low + half.high) / 2) < ?2"
-        )
-        rows = self._sql.all(
-            "with recursive half (low, high) as ("
-            "select 0, coalesce(max(position) + 1, 0) from message "
-            "where session_id = ?1 union all "
-            f"select iif({before}, (low + high) / 2 + 1, low), "
-            f"iif({before}, high, (low + high) / 2) from half where low < high) "
-            f"select {_MESSAGE} from message where session_id = ?1 "
-            "and position >= (select low from half where low >= high) order by position",
-            (session_id, start),
-        )
-        return tuple(map(_message, rows))
-
-    def message(self, session_id: SessionId, message_id: str) -> HostMessage | None:
-        row = self._sql.one(
-            f"select {_MESSAGE} from message where session_id = ? and message_id = ?",
-            (session_id, message_id),
-        )
-        return None if row is None else _message(row)
-
-    def put_message(self, message: HostMessage) -> None:
-        self._check_ids(message.session_id, (message,))
-        self._sql.run(
-            f"insert into message ({_MESSAGE}) "
-            f"values (?1, ?2, ?3, {_DIGEST.format('?4')}, ?5, ?6, ?7) "
-            "on conflict (session_id, position) do update set message_id = excluded.message_id, "
-            "digest = excluded.digest, turn_id = excluded.turn_id, "
-            "start_seq = excluded.start_seq, end_seq_exclusive = excluded.end_seq_exclusive",
-            _message_row(message),
-        )
-
-    def put_messages(self, messages: Sequence[HostMessage]) -> None:
-        if messages:
-            self._check_ids(messages[0].session_id, messages)
-        rows = [_message_row(message) for message in messages]
-        self._sql.run(
-            f"insert into message ({_MESSAGE}) select value ->> 0, value ->> 1, value ->> 2, "
-            f"{_DIGEST.format('value ->> 3')}, value ->> 4, value ->> 5, value ->> 6 "
-            "from json_each(?)",
-            (msgspec.json.encode(rows).decode(),),
-        )
-
-    def _check_ids(self, session_id: SessionId, messages: Sequence[HostMessage]) -> None:
-        """A message id stands once in a session: looked through, for an index would cost more."""
-        places = {message.message_id: message.position for message in messages}
-        row = self._sql.one(
-            "select 1 from message where session_id = ? limit 1", (session_id,)
-        ) and self._sql.one(
-            "select 1 from message as m join json_each(?2) as new on new.key = m.message_id "
-            "where m.session_id = ?1 and m.position <> new.value limit 1",
-            (session_id, msgspec.json.encode(places).decode()),
-        )
-        if row is not None or len(places) < len(messages):
-            raise Conflict("a message of that id stands at another position; it stays there.")
-
-    def truncate_messages(self, session_id: SessionId, position: int) -> None:
-        self._sql.run(
-            "delete from message where session_id = ? and position >= ?", (session_id, position)
-        )
-
-    def turn(self, turn_id: TurnId) -> Turn | None:
-        row = self._sql.one(f"select {_TURN} from turn where turn_id = ?", (turn_id,))
-        return None if row is None else _turn(row)
-
-    def turn_by_key(self, session_id: SessionId, generation: int, key: str) -> Turn | None:
-        row = self._sql.one(
-            f"select {_TURN} from turn where session_id = ? and generation = ? and key = ?",
-            (session_id, generation, key),
-        )
-        return None if row is None else _turn(row)
-
-    def turns(self, session_id: SessionId) -> tuple[Turn, ...]:
-        rows = self._sql.all(
-            f"select {_TURN} from turn where session_id = ? order by start_seq, opened_ms, turn_id",
-            (session_id,),
-        )
-        return tuple(map(_turn, rows))
-
-    def open_turn(self, session_id: SessionId, generation: int) -> Turn | None:
-        row = self._sql.one(
-            f"select {_TURN} from turn where session_id = ? and generation = ? "
-            "and outcome is null order by start_seq, opened_ms, turn_id limit 1",
-            (session_id, generation),
-        )
-        return None if row is None else _turn(row)
-
-    def last_pinned(self, session_id: SessionId, generation: int) -> Turn | None:
-        row = self._sql.one(
-            f"select {_TURN} from turn where session_id = ? and generation = ? "
-            "and pin is not null order by start_seq desc, opened_ms desc, turn_id desc limit 1",
-            (session_id, generation),
-        )
-        return None if row is None else _turn(row)
-
-    def turns_of_fold(self, session_id: SessionId, fold_id: FoldId) -> tuple[Turn, ...]:
-        rows = self._sql.all(
-            f"select {_TURN} from turn where session_id = ? and fold_id = ? "
-            "order by start_seq, opened_ms, turn_id",
-            (session_id, fold_id),
-        )
-        return tuple(map(_turn, rows))
-
-    def folded_turns(self, session_id: SessionId, generation: int) -> tuple[Turn, ...]:
-        rows = self._sql.all(
-            f"select {_TURN} from turn where session_id = ? and generation = ? "
-            "and checkpoints <> '[]' order by start_seq, opened_ms, turn_id",
-            (session_id, generation),
-        )
-        return tuple(map(_turn, rows))
-
-    def put_turn(self, turn: Turn) -> None:
-        self._sql.run(
-            f"insert into turn ({_TURN}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
-            "on conflict (turn_id) do update set session_id = excluded.session_id, "
-            "generation = excluded.generation, key = excluded.key, "
-            "start_seq = excluded.start_seq, opened_ms = excluded.opened_ms, "
-            "scope_id = excluded.scope_id, "
-            "end_seq_exclusive = excluded.end_seq_exclusive, outcome = excluded.outcome, "
-            "closed_ms = excluded.closed_ms, pin = excluded.pin, fold_id = excluded.fold_id, "
-            "news = excluded.news, checkpoints = excluded.checkpoints",
-            (
-                *_turn_row(turn),
-                None if turn.pin is None else msgspec.json.encode(turn.pin).decode(),
-                turn.fold_id,
-                turn.news,
-                msgspec.json.encode(turn.checkpoints).decode(),
-            ),
-        )
-
-    def put_turns(self, turns: Sequence[Turn]) -> None:
-        rows = [_turn_row(turn) for turn in turns]
-        self._sql.run(
-            "insert into turn (turn_id, session_id, generation, key, start_seq, opened_ms, "
-            "scope_id, end_seq_exclusive, outcome, closed_ms, news, checkpoints) "
-            "select value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, "
-            "value ->> 6, value ->> 7, value ->> 8, value ->> 9, '', '[]' from json_each(?)",
-            (msgspec.json.encode(rows).decode(),),
-        )
-
     def own_results(self, session_id: SessionId) -> tuple[Record, ...]:
         rows = self._sql.all(
             f"select g.number, {_RECORD} from generation as g "
@@ -333,8 +177,12 @@ class SqliteRecords:
             "left join blob as b on b.id = r.blob "
             "left join place as p on p.generation_id = r.generation_id and p.number = r.place "
             "where g.session_id = ? and r.kind = ? "
-            "and r.tool like 'memory\\_%' escape '\\' order by g.number, r.seq",
-            (session_id, code(RECORD_KINDS, RecordKind.TOOL_RESULT.value)),
+            "and r.tool in (select value from json_each(?)) order by g.number, r.seq",
+            (
+                session_id,
+                code(RECORD_KINDS, RecordKind.TOOL_RESULT.value),
+                msgspec.json.encode(sorted(OWN_TOOLS)).decode(),
+            ),
         )
         return tuple(_record(SessionTree(session_id, row[0]), row[1:]) for row in rows)
 
@@ -353,9 +201,6 @@ class SqliteRecords:
             (tree.session_id, tree.generation),
         )
         return payloads
-
-    def remove_turns(self, session_id: SessionId) -> None:
-        self._sql.run("delete from turn where session_id = ?", (session_id,))
 
     def move(self, tree: SessionTree, to: SessionTree, end_exclusive: int) -> None:
         moved = self.range(tree, 0, end_exclusive)
@@ -385,8 +230,6 @@ class SqliteRecords:
 
 
 _decode_attachments = msgspec.json.Decoder(tuple[str, ...]).decode
-_decode_checkpoints = msgspec.json.Decoder(tuple[Checkpoint, ...]).decode
-decode_pin = msgspec.json.Decoder(Pin).decode
 
 
 def _record(tree: SessionTree, row: Row) -> Record:
@@ -410,63 +253,4 @@ def _record(tree: SessionTree, row: Row) -> Record:
         commit=row[14],
         truncated=row[15],
         attachments=() if row[16] is None else _decode_attachments(row[16]),
-    )
-
-
-def _message_row(message: HostMessage) -> tuple[str | int, ...]:
-    return (
-        message.session_id,
-        message.position,
-        message.message_id,
-        message.digest,
-        message.turn_id,
-        message.start_seq,
-        message.end_seq_exclusive,
-    )
-
-
-def _turn_row(turn: Turn) -> tuple[str | int | None, ...]:
-    """The columns of a turn that no request has been sent with yet."""
-    return (
-        turn.turn_id,
-        turn.session_id,
-        turn.generation,
-        turn.key,
-        turn.start_seq,
-        turn.opened_ms,
-        turn.scope_id,
-        turn.end_seq_exclusive,
-        None if turn.outcome is None else turn.outcome.value,
-        turn.closed_ms,
-    )
-
-
-def _message(row: Row) -> HostMessage:
-    return HostMessage(
-        session_id=row[0],
-        position=row[1],
-        message_id=row[2],
-        digest=row[3].hex() if isinstance(row[3], bytes) else row[3],
-        turn_id=row[4],
-        start_seq=row[5],
-        end_seq_exclusive=row[6],
-    )
-
-
-def _turn(row: Row) -> Turn:
-    return Turn(
-        turn_id=row[0],
-        session_id=row[1],
-        generation=row[2],
-        key=row[3],
-        start_seq=row[4],
-        opened_ms=row[5],
-        scope_id=row[6],
-        end_seq_exclusive=row[7],
-        outcome=None if row[8] is None else Outcome(row[8]),
-        closed_ms=row[9],
-        pin=None if row[10] is None else decode_pin(row[10]),
-        fold_id=row[11],
-        news=row[12],
-        checkpoints=_decode_checkpoints(row[13]),
     )

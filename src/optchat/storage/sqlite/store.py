@@ -28,6 +28,7 @@ from optchat.storage.sqlite.damage import file_damage, index_damage
 from optchat.storage.sqlite.frames import Frames
 from optchat.storage.sqlite.jobs import SqliteJobs
 from optchat.storage.sqlite.ledger import SqliteLedger
+from optchat.storage.sqlite.membership import SqliteMembership
 from optchat.storage.sqlite.meta import SqliteMeta
 from optchat.storage.sqlite.migrations import backups, migrate
 from optchat.storage.sqlite.publications import SqlitePublications
@@ -36,6 +37,7 @@ from optchat.storage.sqlite.removals import SqliteRemovals
 from optchat.storage.sqlite.search import SqliteSearch
 from optchat.storage.sqlite.sessions import SqliteSessions
 from optchat.storage.sqlite.trees import SqliteTrees
+from optchat.storage.sqlite.turns import SqliteTurns
 from optchat.storage.sqlite.vocabulary import Vocabulary
 
 T = TypeVar("T")
@@ -57,6 +59,8 @@ class SqliteTx:
         self.sessions = SqliteSessions(sql)
         self.blobs = SqliteBlobs(sql)
         self.records = SqliteRecords(sql, self.blobs)
+        self.membership = SqliteMembership(sql)
+        self.turns = SqliteTurns(sql)
         self.trees = SqliteTrees(sql)
         self.publications = SqlitePublications(sql)
         self.jobs = SqliteJobs(sql)
