@@ -164,7 +164,7 @@ MUTANTS = (
                 "    return child\n",
             ),
             (
-                "engine/sync.py",
+                "engine/sealing.py",
                 "return turn.closed_ms < self.request.session.created_ms",
                 "return False",
             ),
@@ -231,7 +231,7 @@ MUTANTS = (
         "a fold is read back as it was rendered",
         (
             (
-                "storage/sqlite/publications.py",
+                "storage/sqlite/folds.py",
                 "return None if row is None else _fold(row)",
                 "return None",
             ),

@@ -179,18 +179,18 @@ def test_a_fold_comes_back_whole_and_is_replaced(world):
         cause="tail",
         made_ms=7,
     )
-    world.write(lambda tx: tx.publications.put_fold(fold))
-    assert world.read(lambda tx: tx.publications.fold(FoldId("f"))) == fold
+    world.write(lambda tx: tx.folds.put(fold))
+    assert world.read(lambda tx: tx.folds.fold(FoldId("f"))) == fold
     changed = replace(fold, coverage="partial")
-    world.write(lambda tx: tx.publications.put_fold(changed))
-    assert world.read(lambda tx: tx.publications.fold(FoldId("f"))) == changed
-    assert world.read(lambda tx: tx.publications.fold(FoldId("g"))) is None
+    world.write(lambda tx: tx.folds.put(changed))
+    assert world.read(lambda tx: tx.folds.fold(FoldId("f"))) == changed
+    assert world.read(lambda tx: tx.folds.fold(FoldId("g"))) is None
     for fold_id, session in (("g", fold.session_id), ("h", SessionId("another"))):
         other = replace(fold, fold_id=FoldId(fold_id), session_id=session)
-        world.write(lambda tx, f=other: tx.publications.put_fold(f))
+        world.write(lambda tx, f=other: tx.folds.put(f))
     kept = [FoldId("f"), FoldId("unknown")]
-    assert world.write(lambda tx: tx.publications.prune_folds(fold.session_id, kept)) == 1
-    found = [world.read(lambda tx, f=f: tx.publications.fold(FoldId(f))) for f in "fgh"]
+    assert world.write(lambda tx: tx.folds.prune(fold.session_id, kept)) == 1
+    found = [world.read(lambda tx, f=f: tx.folds.fold(FoldId(f))) for f in "fgh"]
     assert [f is not None for f in found] == [True, False, True]
 
 
@@ -203,11 +203,11 @@ def test_a_scope_has_one_shared_base_the_newest(world):
         retention_epoch=1,
         text="<shared>",
     )
-    assert world.read(lambda tx: tx.publications.shared_base(world.scope_id)) is None
-    world.write(lambda tx: tx.publications.put_shared_base(base))
+    assert world.read(lambda tx: tx.folds.shared_base(world.scope_id)) is None
+    world.write(lambda tx: tx.folds.put_shared_base(base))
     newer = replace(base, csn=Csn(9), text="newer")
-    world.write(lambda tx: tx.publications.put_shared_base(newer))
-    assert world.read(lambda tx: tx.publications.shared_base(world.scope_id)) == newer
+    world.write(lambda tx: tx.folds.put_shared_base(newer))
+    assert world.read(lambda tx: tx.folds.shared_base(world.scope_id)) == newer
 
 
 def test_the_publication_of_a_record_is_found_after_it_was_retired_and_not_before_it_was_born(

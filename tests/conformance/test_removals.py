@@ -232,24 +232,24 @@ def test_what_was_rendered_of_a_scope_goes_and_of_another_stays(world):
         world.write(
             lambda tx, t=turn, f=fold, b=base: (
                 tx.turns.put(t),
-                tx.publications.put_fold(f),
-                tx.publications.put_shared_base(b),
+                tx.folds.put(f),
+                tx.folds.put_shared_base(b),
             )
         )
-    assert world.write(lambda tx: tx.publications.remove_rendered(world.scope_id)) == 3
+    assert world.write(lambda tx: tx.folds.remove_rendered(world.scope_id)) == 3
 
     def left(tx):
         return [
             (
                 tx.turns.turn(TurnId(name)).news,
-                tx.publications.fold(FoldId(name)) is not None,
-                tx.publications.shared_base(scope_id) is not None,
+                tx.folds.fold(FoldId(name)) is not None,
+                tx.folds.shared_base(scope_id) is not None,
             )
             for name, scope_id in (("a", world.scope_id), ("b", other))
         ]
 
     assert world.read(left) == [("", False, False), ("news of b", True, True)]
-    assert world.write(lambda tx: tx.publications.remove_rendered(world.scope_id)) == 0
+    assert world.write(lambda tx: tx.folds.remove_rendered(world.scope_id)) == 0
 
 
 # --- sessions -------------------------------------------------------------------------------------

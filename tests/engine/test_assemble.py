@@ -180,7 +180,7 @@ def folds(bench, name: str = "A") -> list[str]:
     for turn in bench.turns(name):
         if turn.fold_id is not None and turn.fold_id not in seen:
             seen.add(turn.fold_id)
-            causes.append(bench.read(lambda tx, t=turn: tx.publications.fold(t.fold_id)).cause)
+            causes.append(bench.read(lambda tx, t=turn: tx.folds.fold(t.fold_id)).cause)
     return causes
 
 

@@ -33,7 +33,7 @@ def revisions(bench, tree) -> int:
 def folds(bench, session) -> list[bool]:
     """Whether the fold of each pinned turn is still there."""
     return [
-        bench.read(lambda tx, t=t: tx.publications.fold(t.fold_id)) is not None
+        bench.read(lambda tx, t=t: tx.folds.fold(t.fold_id)) is not None
         for t in bench.turns(session)
         if t.fold_id is not None
     ]

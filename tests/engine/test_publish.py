@@ -7,7 +7,7 @@ import pytest
 from optchat.config import Sharing
 from optchat.core.tree import ScopeTree
 from optchat.engine import publish as publish_module
-from optchat.engine import sync as sync_module
+from optchat.engine import sealing
 from optchat.errors import StorageError
 from optchat.refs import Span
 from optchat.storage.ports import JobKind
@@ -35,13 +35,13 @@ def test_closing_a_turn_and_scheduling_its_publication_are_one_transaction(bench
     a.user("one")
     a.sync()
     a.assistant("two", terminal="completed")
-    real = sync_module.schedule_publication
+    real = sealing.schedule_publication
 
     def crash(*args, **options):
         real(*args, **options)
         raise StorageError("power cut")
 
-    monkeypatch.setattr(sync_module, "schedule_publication", crash)
+    monkeypatch.setattr(sealing, "schedule_publication", crash)
     with pytest.raises(StorageError):
         a.sync(idle=True)
     assert [t.outcome for t in bench.turns()] == [None], "the state before"

@@ -22,9 +22,8 @@ from optchat.engine.news import Recalled, news_lines, news_text, recalled_text
 from optchat.engine.nodes import hurry_session
 from optchat.engine.room import Room, check_live
 from optchat.engine.scopes import published_in
-from optchat.engine.sessions import own_lineage, require_scope
+from optchat.engine.sessions import open_turn, own_lineage, require_scope
 from optchat.engine.sizes import message_tokens, native, overhead_tokens, window_of
-from optchat.engine.sync import open_turn
 from optchat.engine.tail import (
     Live,
     Tail,
@@ -105,7 +104,7 @@ def continuation(
     session, turn = found
     if turn.pin is None or turn.fold_id is None:
         return None
-    fold = tx.publications.fold(turn.fold_id)
+    fold = tx.folds.fold(turn.fold_id)
     scope = require_scope(tx, session.scope_id)
     if fold is None or not is_valid(turn.pin, scope, session):
         return None
@@ -225,7 +224,7 @@ def _decide(
     room = Room(usable, overhead_tokens(request, usable, factor), taken, factor)
     check_live(request.model.id, room, live)
     turn = live.turn
-    fold = tx.publications.fold(turn.fold_id) if turn.fold_id is not None else None
+    fold = tx.folds.fold(turn.fold_id) if turn.fold_id is not None else None
     pinned = fold is not None and turn.pin == pin
     if fold is not None and pinned:
         answer = _answer(tx, deps, request, session, live, fold, factor)
@@ -275,7 +274,7 @@ def _continue_fold(
     memory = deps.config.memory
     if previous is None or previous.pin is None or previous.fold_id is None:
         return None, "first"
-    fold = tx.publications.fold(previous.fold_id)
+    fold = tx.folds.fold(previous.fold_id)
     if fold is None:
         return None, "forgotten"
     if fold.generation != session.generation:

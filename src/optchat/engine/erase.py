@@ -114,7 +114,7 @@ def move_epoch(tx: Tx, scope_id: ScopeId, counts: Counts) -> None:
     """Make every older snapshot of a scope invalid, and remove what was rendered under one."""
     scope = require_scope(tx, scope_id)
     tx.sessions.put_scope(replace(scope, retention_epoch=scope.retention_epoch + 1))
-    counts.rendered += tx.publications.remove_rendered(scope_id)
+    counts.rendered += tx.folds.remove_rendered(scope_id)
 
 
 def _remove_node(tx: Tx, tree: Tree, leaf: Span, csn: Csn) -> int:

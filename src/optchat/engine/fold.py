@@ -105,7 +105,7 @@ class Folder:
 
     def _reusable_base(self) -> SharedBase | None:
         """The scope's rendered base, if it stands and little was published since."""
-        base = self.tx.publications.shared_base(self.scope.scope_id)
+        base = self.tx.folds.shared_base(self.scope.scope_id)
         if (
             base is None
             or base.policy_revision != self.pin.policy_revision
@@ -304,7 +304,7 @@ class Folder:
             shared_text = context.base_shared(lines, publication_end=publication_end)
             whole = plan.shared == self._shared_view().entries
             if whole and not self.session.isolated:
-                self.tx.publications.put_shared_base(
+                self.tx.folds.put_shared_base(
                     SharedBase(
                         scope_id=self.scope.scope_id,
                         csn=Csn(self.pin.csn),
@@ -340,5 +340,5 @@ class Folder:
             coverage=plan.coverage,
             made_ms=self.deps.clock.now_ms(),
         )
-        self.tx.publications.put_fold(fold)
+        self.tx.folds.put(fold)
         return fold

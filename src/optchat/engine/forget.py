@@ -284,7 +284,7 @@ def _remove_scope(tx: Tx, scope_id: ScopeId) -> None:
     scope = require_scope(tx, scope_id)
     for publication in tx.publications.range(scope_id, 0, scope.publications):
         tx.publications.remove(scope_id, publication.seq)
-    tx.publications.remove_rendered(scope_id)
+    tx.folds.remove_rendered(scope_id)
     tx.jobs.remove_queue(scope_id)
     tx.trees.remove_tree(ScopeTree(scope_id))
     tx.sessions.remove_scope(scope_id)

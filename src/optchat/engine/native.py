@@ -19,7 +19,7 @@ def compaction(tx: Tx, request: AssembleRequest) -> AssembleResponse:
     if session is None or session.disabled is not None:
         return native()
     turn = tx.turns.last_pinned(session.session_id, session.generation)
-    fold = tx.publications.fold(turn.fold_id) if turn is not None and turn.fold_id else None
+    fold = tx.folds.fold(turn.fold_id) if turn is not None and turn.fold_id else None
     if fold is None or fold.generation != session.generation:
         return native()
     places = places_of(request)

@@ -25,7 +25,7 @@ def prune(tx: Tx, scope: Scope) -> int:
         pinned = _pinned(tx, session)
         pins += [Csn(t.pin.csn) for t in pinned if t.pin is not None and t.outcome is None]
         kept = {t.fold_id for t in pinned[-FOLDED_TURNS_KEPT:] if t.fold_id is not None}
-        gone += tx.publications.prune_folds(session.session_id, kept)
+        gone += tx.folds.prune(session.session_id, kept)
         for generation in tx.sessions.generations(session.session_id):
             # An own view is read as it is now, and clipped to the turn's boundary.
             gone += tx.trees.prune_views(generation.tree, ())

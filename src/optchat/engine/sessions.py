@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from optchat.core.records import Generation, Lineage, Session, extend
+from optchat.core.records import Generation, Lineage, Session, Turn, extend
 from optchat.core.scopes import Project, Scope, isolated_scope, scope_of
 from optchat.core.tree import SessionTree
 from optchat.engine.deps import Deps
@@ -181,3 +181,8 @@ def lineage(tx: Tx, tree: SessionTree) -> Lineage:
 def own_lineage(tx: Tx, session: Session) -> Lineage:
     """The history of a session's current generation."""
     return lineage(tx, SessionTree(session.session_id, session.generation))
+
+
+def open_turn(tx: Tx, session: Session) -> Turn | None:
+    """The turn that is going on in the session's current generation, if any."""
+    return tx.turns.open(session.session_id, session.generation)

@@ -9,9 +9,8 @@ from optchat.core.views import project
 from optchat.engine.assemble import is_valid
 from optchat.engine.deps import Deps
 from optchat.engine.forest import Forest
-from optchat.engine.sessions import require_scope
+from optchat.engine.sessions import open_turn, require_scope
 from optchat.engine.sizes import message_tokens, native, overhead_tokens, window_of
-from optchat.engine.sync import open_turn
 from optchat.refs import Csn
 from optchat.storage.ports import Tx
 from optchat.wire import AssembleRequest, AssembleResponse

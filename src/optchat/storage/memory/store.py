@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from optchat.errors import Fenced, StorageError
+from optchat.storage.memory.folds import MemoryFolds
 from optchat.storage.memory.ledger import MemoryChunks, MemoryLedger
 from optchat.storage.memory.membership import MemoryMembership
 from optchat.storage.memory.queue import MemoryJobs, MemoryMeta, MemoryRemovals
@@ -37,6 +38,7 @@ class MemoryTx:
         self.blobs = MemoryBlobs(changes)
         self.trees = MemoryTrees(changes)
         self.publications = MemoryPublications(changes)
+        self.folds = MemoryFolds(changes)
         self.jobs = MemoryJobs(changes)
         self.ledger = MemoryLedger(changes)
         self.chunks = MemoryChunks(changes)

@@ -12,7 +12,7 @@ they are.
 
 from optchat.storage.ports.frame import Frame, Places, Summaries, Titled
 from optchat.storage.ports.history import Blobs, Membership, Records, Sessions, Turns
-from optchat.storage.ports.shared import Publications, Search, Trees
+from optchat.storage.ports.shared import Folds, Publications, Search, Trees
 from optchat.storage.ports.store import Clock, IdSource, Meta, Removals, Store, Tx
 from optchat.storage.ports.values import (
     Chunk,
@@ -35,6 +35,7 @@ __all__ = [
     "Clock",
     "Damage",
     "DamageKind",
+    "Folds",
     "Frame",
     "IdSource",
     "Job",

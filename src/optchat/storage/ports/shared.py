@@ -102,7 +102,7 @@ class Trees(Protocol):
 
 
 class Publications(Protocol):
-    """The scope's numbered publications, folds and shared bases."""
+    """The scope's numbered publications."""
 
     def append(self, publication: Publication) -> bool:
         """Add it under its scope's next number. Its cover is exact, as §5 wants it.
@@ -177,26 +177,6 @@ class Publications(Protocol):
         """Let every cover part in ``tree`` name ``to``, a generation that is there."""
         ...
 
-    def remove_rendered(self, scope_id: ScopeId) -> int:
-        """Remove what was rendered of a scope: its base; its sessions' folds, news, checkpoints.
-
-        Returns:
-            The number of texts that held something.
-        """
-        ...
-
-    def put_fold(self, fold: Fold) -> None: ...
-    def fold(self, fold_id: FoldId) -> Fold | None: ...
-    def prune_folds(self, session_id: SessionId, kept: Collection[FoldId]) -> int:
-        """Forget the session's folds but these; how many were forgotten."""
-        ...
-
-    def put_shared_base(self, base: SharedBase) -> None:
-        """Replace the scope's base."""
-        ...
-
-    def shared_base(self, scope_id: ScopeId) -> SharedBase | None: ...
-
     def visible_count(
         self, visibility: Visibility, tree: SessionTree, start: int, end_exclusive: int
     ) -> int:
@@ -210,6 +190,30 @@ class Publications(Protocol):
         Newest activity first, then by number.
         """
         ...
+
+
+class Folds(Protocol):
+    """What requests begin with until the next fold, and the shared part that folds are made of."""
+
+    def remove_rendered(self, scope_id: ScopeId) -> int:
+        """Remove what was rendered of a scope: its base; its sessions' folds, news, checkpoints.
+
+        Returns:
+            The number of texts that held something.
+        """
+        ...
+
+    def put(self, fold: Fold) -> None: ...
+    def fold(self, fold_id: FoldId) -> Fold | None: ...
+    def prune(self, session_id: SessionId, kept: Collection[FoldId]) -> int:
+        """Forget the session's folds but these; how many were forgotten."""
+        ...
+
+    def put_shared_base(self, base: SharedBase) -> None:
+        """Replace the scope's base."""
+        ...
+
+    def shared_base(self, scope_id: ScopeId) -> SharedBase | None: ...
 
 
 class Search(Protocol):

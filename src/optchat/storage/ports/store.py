@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 from optchat.refs import Csn
 from optchat.storage.ports.history import Blobs, Membership, Records, Sessions, Turns
-from optchat.storage.ports.shared import Publications, Search, Trees
+from optchat.storage.ports.shared import Folds, Publications, Search, Trees
 from optchat.storage.ports.values import (
     Damage,
     Removal,
@@ -87,6 +87,8 @@ class Tx(Protocol):
     def trees(self) -> Trees: ...
     @property
     def publications(self) -> Publications: ...
+    @property
+    def folds(self) -> Folds: ...
     @property
     def jobs(self) -> Jobs: ...
     @property

@@ -1,26 +1,24 @@
-"""Publications with their covers, folds and shared bases as rows."""
+"""Publications with their covers as rows."""
 
 # ruff: noqa: S608  (what is formatted in are this package's own column lists and conditions)
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from optchat.core.publications import CoverPart, Publication
-from optchat.core.records import Fold, Outcome, Session
+from optchat.core.records import Outcome, Session
 from optchat.core.snapshots import Visibility
 from optchat.core.tree import SessionTree, cover
 from optchat.errors import Conflict, IntegrityError
-from optchat.refs import Csn, FoldId, ScopeId, SessionId, TurnId
-from optchat.storage.ports import SharedBase
+from optchat.refs import Csn, ScopeId, SessionId, TurnId
 from optchat.storage.sqlite.connection import Args, Row, Sql
 from optchat.storage.sqlite.frames import drop_frames
 from optchat.storage.sqlite.records import GENERATION
 from optchat.storage.sqlite.sessions import SESSION_COLUMNS, session_of_row
-from optchat.storage.sqlite.turns import decode_pin
 from optchat.storage.sqlite.visible import ALIVE, OF_SCOPE, SCOPE, bindings, union
 from optchat.storage.words import searchable
 
@@ -28,10 +26,6 @@ _NUMBER = SCOPE.format("?")
 _PUBLICATION = (
     "seq, session_id, generation, turn_id, start_seq, end_seq_exclusive, outcome, "
     "opened_ms, completed_ms, published_ms, title, born, died"
-)
-_FOLD = (
-    "fold_id, session_id, generation, pin, boundary, first_turn_key, publication_end, "
-    "shared_text, own_text, window, cause, coverage, made_ms"
 )
 _COVER = (
     "(select json_group_array(json_array(g.session_id, g.number, c.start, c.end_exclusive)) "
@@ -216,83 +210,6 @@ class SqlitePublications:
         )
         drop_frames(self._sql)
 
-    def remove_rendered(self, scope_id: ScopeId) -> int:
-        of_scope = (
-            "(pin ->> 'scope_id' = ?1 or session_id in "
-            "(select session_id from session where scope_id = ?1))"
-        )
-        return (
-            self._sql.run("delete from shared_base where scope_id = ?", (scope_id,))
-            + self._sql.run(f"delete from fold where {of_scope}", (scope_id,))
-            + self._sql.run(
-                "update turn set news = '', checkpoints = '[]' "
-                f"where (news <> '' or checkpoints <> '[]') and {of_scope}",
-                (scope_id,),
-            )
-        )
-
-    def put_fold(self, fold: Fold) -> None:
-        self._sql.run(
-            f"insert or replace into fold ({_FOLD}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                fold.fold_id,
-                fold.session_id,
-                fold.generation,
-                msgspec.json.encode(fold.pin).decode(),
-                fold.boundary,
-                fold.first_turn_key,
-                fold.publication_end,
-                fold.shared_text,
-                fold.own_text,
-                fold.window,
-                fold.cause,
-                fold.coverage,
-                fold.made_ms,
-            ),
-        )
-
-    def fold(self, fold_id: FoldId) -> Fold | None:
-        row = self._sql.one(f"select {_FOLD} from fold where fold_id = ?", (fold_id,))
-        return None if row is None else _fold(row)
-
-    def prune_folds(self, session_id: SessionId, kept: Collection[FoldId]) -> int:
-        return self._sql.run(
-            "delete from fold where session_id = ? "
-            "and fold_id not in (select value from json_each(?))",
-            (session_id, msgspec.json.encode(sorted(kept)).decode()),
-        )
-
-    def put_shared_base(self, base: SharedBase) -> None:
-        self._sql.run(
-            "insert or replace into shared_base (scope_id, csn, publication_end, "
-            "policy_revision, retention_epoch, text) values (?, ?, ?, ?, ?, ?)",
-            (
-                base.scope_id,
-                base.csn,
-                base.publication_end,
-                base.policy_revision,
-                base.retention_epoch,
-                base.text,
-            ),
-        )
-
-    def shared_base(self, scope_id: ScopeId) -> SharedBase | None:
-        row = self._sql.one(
-            "select csn, publication_end, policy_revision, retention_epoch, text from shared_base "
-            "where scope_id = ?",
-            (scope_id,),
-        )
-        if row is None:
-            return None
-        return SharedBase(
-            scope_id=scope_id,
-            csn=row[0],
-            publication_end=row[1],
-            policy_revision=row[2],
-            retention_epoch=row[3],
-            text=row[4],
-        )
-
     def visible_count(
         self, visibility: Visibility, tree: SessionTree, start: int, end_exclusive: int
     ) -> int:
@@ -384,22 +301,4 @@ def _publication(row: Row) -> Publication:
         born=row[12],
         died=row[13],
         cover=tuple(_cover(row[5], row[6], row[14])),
-    )
-
-
-def _fold(row: Row) -> Fold:
-    return Fold(
-        fold_id=row[0],
-        session_id=row[1],
-        generation=row[2],
-        pin=decode_pin(row[3]),
-        boundary=row[4],
-        first_turn_key=row[5],
-        publication_end=row[6],
-        shared_text=row[7],
-        own_text=row[8],
-        window=row[9],
-        cause=row[10],
-        coverage=row[11],
-        made_ms=row[12],
     )

@@ -25,6 +25,7 @@ from optchat.storage.sqlite.blobs import SqliteBlobs
 from optchat.storage.sqlite.chunks import SqliteChunks
 from optchat.storage.sqlite.connection import Connection, Sql, make_private
 from optchat.storage.sqlite.damage import file_damage, index_damage
+from optchat.storage.sqlite.folds import SqliteFolds
 from optchat.storage.sqlite.frames import Frames
 from optchat.storage.sqlite.jobs import SqliteJobs
 from optchat.storage.sqlite.ledger import SqliteLedger
@@ -63,6 +64,7 @@ class SqliteTx:
         self.turns = SqliteTurns(sql)
         self.trees = SqliteTrees(sql)
         self.publications = SqlitePublications(sql)
+        self.folds = SqliteFolds(sql)
         self.jobs = SqliteJobs(sql)
         self.ledger = SqliteLedger(sql)
         self.chunks = SqliteChunks(sql, self.blobs)
