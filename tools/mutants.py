@@ -4,6 +4,7 @@
 runs the row's test file against the copy, and writes what failed into the table of
 ``docs/acceptance.md``. The tree itself is never changed. A mutant that no test notices is an error:
 the test is too weak. Rows that are not named, and rows whose file is not there, keep their line.
+``--check`` only looks whether each change has its place.
 """
 
 from __future__ import annotations
@@ -59,8 +60,13 @@ MUTANTS = (
         (
             (
                 "engine/retrieve.py",
-                "data = tx.blobs.read(record.payload, start,",
-                "data = tx.blobs.read(record.payload, 0,",
+                "data = reader.tx.blobs.read(record.payload, start,",
+                "data = reader.tx.blobs.read(record.payload, 0,",
+            ),
+            (
+                "engine/retrieve.py",
+                "text, masks = read_text(reader.tx, record.payload, start,",
+                "text, masks = read_text(reader.tx, record.payload, 0,",
             ),
         ),
     ),
@@ -241,6 +247,8 @@ MUTANTS = (
 
 
 def main(asked: list[str]) -> int:
+    if asked == ["--check"]:
+        return _check()
     unknown = set(asked) - {m.row for m in MUTANTS}
     if unknown:
         print(f"no such row: {', '.join(sorted(unknown))}", file=sys.stderr)
@@ -264,6 +272,18 @@ def main(asked: list[str]) -> int:
     if survivors:
         print(f"no test noticed: {', '.join(survivors)}", file=sys.stderr)
     return 1 if survivors else 0
+
+
+def _check() -> int:
+    """Whether each mechanism is still where its row says."""
+    missing = [
+        f"{mutant.row}: {name} does not hold once: {old!r}"
+        for mutant in MUTANTS
+        for name, old, _ in mutant.edits
+        if (ROOT / "src" / "optchat" / name).read_text(encoding="utf-8").count(old) != 1
+    ]
+    print("\n".join(missing), end="\n" if missing else "", file=sys.stderr)
+    return 1 if missing else 0
 
 
 def _caught(mutant: Mutant) -> str | None:
