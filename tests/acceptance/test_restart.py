@@ -15,7 +15,14 @@ import pytest
 from optchat.testing.opencode import OpenCodeHost
 from optchat.testing.provider import Gate, LoopbackProvider, Reply, call, canonical_bytes, text
 from tests.e2e.support import check_requests
-from tests.e2e.support_b import Memory, base_of, has_memory, news_of, temporary_memory
+from tests.e2e.support_b import (
+    Memory,
+    base_of,
+    eventually,
+    has_memory,
+    news_of,
+    temporary_memory,
+)
 
 LONG = "the broker keeps every message until its consumer acknowledges it " * 20
 # So small that both views have merged something when the crash comes.
@@ -47,11 +54,21 @@ class World:
         self.host.kill()
 
     def turn(self, session: str, prompt: str, *replies: Reply) -> None:
-        """A turn that is published when this returns."""
-        published = len(self.memory.publications())
+        """A turn that is published, and all that it gave to do is done, when this returns."""
+        published = self.published(session)
         self.provider.plan(session, *replies)
         self.host.prompt(session, prompt)
-        self.memory.published(published + 1)
+        open_jobs = "select 1 from job where state in ('ready', 'waiting', 'leased')"
+        eventually(lambda: self.published(session) > published)
+        eventually(lambda: not self.memory.rows(open_jobs))
+
+    def published(self, session: str) -> int:
+        """How many of a session's turns are published."""
+        rows = self.memory.rows(
+            "select s.host_session from publication as p "
+            "join session as s on s.session_id = p.session_id"
+        )
+        return rows.count((session,))
 
     def kept(self) -> dict[str, list[Any]]:
         """Every row that a restart must not change."""
