@@ -232,7 +232,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Reference:
         lived.stop()
         lived.memory.paths.socket.unlink()
         shutil.copytree(lived.memory.home, home)
-        passed = json.loads((home / "points.json").read_text())
+        passed = json.loads((lived.memory.home.parent / "points.json").read_text())
         made = Reference(home, {**passed, "migration": 1}, kept(lived.memory), len(lived.calls))
     assert all(passed.get(point) for point in POINTS if point != "migration"), passed
     return made

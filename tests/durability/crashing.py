@@ -3,7 +3,7 @@
 For tests, started as a module in the place of ``optchat serve --foreground``. What it does is
 decided by the environment: ``OPTCHAT_TEST_CRASH`` is ``point:side:n``, or empty to only count;
 ``OPTCHAT_TEST_MIGRATED`` adds a step to the schema. ``crash.json`` in the data directory says what
-was in flight, ``points.json`` how often each point was passed.
+was in flight, ``points.json`` beside it how often each point was passed.
 """
 
 from __future__ import annotations
@@ -93,10 +93,10 @@ class Crasher:
             here = dict(self.marks)
             self.marks.clear()
             self.passed.update(here.keys())
-            # Whole at any moment: who watches may kill this process or copy the home meanwhile.
+            # Whole at any moment: who watches may kill this process meanwhile, or copy the home.
             told = self.home.parent / f"points.{threading.get_ident()}"
             told.write_text(json.dumps(self.passed))
-            told.replace(self.home / "points.json")
+            told.replace(self.home.parent / "points.json")
             hit = self.point in here and self.passed[self.point] == self.nth
             if hit:
                 (self.home / "crash.json").write_text(json.dumps(here[self.point]))
