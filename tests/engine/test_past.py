@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from optchat.core.tree import NodeKind, ScopeTree
+from optchat.core.records import RecordKind
+from optchat.core.tree import NodeKind, ScopeTree, SessionTree
 from optchat.engine.forget import forget_sessions, forget_turns
 from optchat.engine.intake import Reading, reading_of, take_in
 from optchat.engine.summarise import enqueue, wanted
 from optchat.refs import Span
 from optchat.testing.scripted import ScriptedSession
-from optchat.wire import DoctorRequest, SyncRequest, ToolRequest
+from optchat.wire import DoctorRequest, OwnResult, SyncRequest, ToolRequest
 
 LONG = "word " * 400
 """More than a leaf may repeat, so that it would take a model to summarise it."""
@@ -178,6 +179,26 @@ def test_what_a_session_takes_back_stands_in_no_line_of_its_transaction(make_ben
     for span in (Span(1, 1), Span(2, 1), Span(2, 2), Span(0, 4)):
         node = bench.read(lambda tx, span=span: tx.trees.node(tree, span))
         assert "2 of quagga" not in node.text, node
+
+
+@pytest.mark.parametrize("name", ["memory_search", "recall"])
+def test_a_result_of_ours_is_told_by_reference_whatever_it_was_called(make_bench, name):
+    """§3: what it showed is other sessions' text."""
+    bench = make_bench()
+    session = past(bench, "A", 1)
+    session.user("and before?")
+    told = session.assistant("asking", tools=((name, {"query": "x"}, "quagga"),))
+    assert told.parts is not None
+    told.parts[-1].output = None
+    told.parts[-1].own = OwnResult(refs=["pub:0"], snapshot="pub<1", sha256="ab" * 32)
+    session.assistant("found", terminal="completed")
+    taken(bench, session)
+    session.turn("go on", "going on")
+    bench.drain()
+    [result] = [r for r in bench.records() if r.kind is RecordKind.TOOL_RESULT and r.tool == name]
+    tree = SessionTree(result.session_id, result.generation)
+    leaf = bench.read(lambda tx: tx.trees.node(tree, Span(result.seq, 1)))
+    assert leaf.text == "(kept by reference)"
 
 
 def test_an_open_turn_that_was_taken_in_is_published_when_it_ends_live(bench):
