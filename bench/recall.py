@@ -9,6 +9,7 @@ of ``docs/performance.md`` too.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import msgspec
 
 from bench._corpus import copies, noisy, synthetic
 from bench._tables import replace_section
@@ -27,6 +29,7 @@ from optchat.config import load as load_config
 from optchat.coordinator.client import Client
 from optchat.coordinator.ids import CountedIds
 from optchat.coordinator.paths import Paths
+from optchat.coordinator.reading import Order
 from optchat.coordinator.service import Service
 from optchat.engine.deps import Deps
 from optchat.evaluation import hoststore
@@ -34,6 +37,7 @@ from optchat.evaluation.files import Case, Session, load
 from optchat.evaluation.plain import documents
 from optchat.evaluation.room import EVERYTHING
 from optchat.evaluation.scores import percentiles
+from optchat.hosts.opencode.transcript.source import open_source
 from optchat.storage.sqlite import SqliteStore
 from optchat.storage.sqlite.store import SystemClock
 from optchat.wire import Health, StatusResponse, ToolRequest, ToolResponse
@@ -84,6 +88,7 @@ def run() -> dict[str, Any]:
         del texts
         say(f"plain FTS5: {plain['seconds']} s")
         importing = imported(home, host_store)
+        importing["reading_mb"] = reading_mb(host_store)
         say(f"import: {importing['seconds']} s, {importing['peak_mb']} MB")
         asked = [arguments(case) for case in cases]
         socket = through_the_socket(home, asked)
@@ -103,6 +108,7 @@ def run() -> dict[str, Any]:
             "import_cpu_seconds": importing["cpu_seconds"],
             "import_cpu_ratio": round(importing["cpu_seconds"] / plain["cpu_seconds"], 2),
             "import_peak_mb": importing["peak_mb"],
+            "reading_mb": importing["reading_mb"],
             "index_bytes": sizes["index"],
             "index_per_text_byte": round(sizes["index"] / text_bytes, 3),
             "store_bytes": sizes["store"],
@@ -169,7 +175,7 @@ def imported(home: Path, host_store: Path) -> dict[str, Any]:
     optchat(home, "import", "opencode", "--db", str(host_store), "--json")
     seconds = time.monotonic() - started
     with Client(Paths(home)) as client:
-        peak = memory_mb(client.health(), "VmHWM")
+        peak = memory_mb(client.health().pid, "VmHWM")
         cpu = cpu_seconds(client.health())
         records = client.call("/v1/status", None, StatusResponse).records
     optchat(home, "stop")
@@ -181,10 +187,28 @@ def imported(home: Path, host_store: Path) -> dict[str, Any]:
     }
 
 
-def memory_mb(health: Health, field: str) -> float:
-    """The coordinator's own memory: not what it was forked from, which ru_maxrss begins with."""
-    status = Path(f"/proc/{health.pid}/status").read_text().split()
+def memory_mb(pid: int, field: str) -> float:
+    """A process's own memory: not what it was forked from, which ru_maxrss begins with."""
+    status = Path(f"/proc/{pid}/status").read_text().split()
     return round(int(status[status.index(f"{field}:") + 1]) / 1024, 1)
+
+
+def reading_mb(host_store: Path) -> float:
+    """The peak of the process that reads the host's store for an import."""
+    source = open_source(host_store)
+    order = Order(str(host_store), [session.id for session in source.sessions()], mask=True)
+    source.close()
+    command = [sys.executable, "-m", "optchat.coordinator.reading"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as reader:
+        assert reader.stdin is not None
+        assert reader.stdout is not None
+        reader.stdin.write(msgspec.msgpack.encode(order))
+        reader.stdin.close()
+        peak = 0.0
+        while reader.stdout.read(1 << 20):
+            with contextlib.suppress(ValueError):  # it has ended: nothing is said of its memory
+                peak = max(peak, memory_mb(reader.pid, "VmHWM"))
+    return peak
 
 
 def cpu_seconds(health: Health) -> float:
@@ -219,10 +243,13 @@ def through_the_socket(home: Path, asked: list[dict[str, Any]]) -> dict[str, Any
                 if not warming:
                     times.append(time.perf_counter() - started)
         health = client.health()
-        memory = {"resident_mb": memory_mb(health, "VmRSS"), "peak_mb": memory_mb(health, "VmHWM")}
+        memory = {
+            "resident_mb": memory_mb(health.pid, "VmRSS"),
+            "peak_mb": memory_mb(health.pid, "VmHWM"),
+        }
         with ThreadPoolExecutor(AT_ONCE) as several:
             list(several.map(lambda at: ask(home, asked[at::AT_ONCE]), range(AT_ONCE)))
-        memory["at_once_mb"] = memory_mb(health, "VmHWM")
+        memory["at_once_mb"] = memory_mb(health.pid, "VmHWM")
     optchat(home, "stop")
     return {**percentiles(times), "first_ms": round(1000 * first, 1), **memory}
 
@@ -334,7 +361,8 @@ def document(whole: dict[str, Any]) -> None:
             f"< {needed['memory_mb']} MB",
             (
                 f"peak with {AT_ONCE} asking at once: {figures['socket']['at_once_mb']:.0f} MB; "
-                f"while it imports: {figures['import_peak_mb']:.0f} MB"
+                f"while it imports: {figures['import_peak_mb']:.0f} MB, "
+                f"and {figures['reading_mb']:.0f} MB of the process that reads"
             ),
         ),
     ]

@@ -47,7 +47,7 @@ class Fresh:
     """Records that were sealed just now, in a row; of requests, their ``request_words``."""
 
     records: Sequence[Record]
-    words: Sequence[str]
+    told: Sequence[str]
 
 
 class Publishing:
@@ -162,7 +162,7 @@ def request_words(text: str) -> str:
 def _line(tx: Tx, deps: Deps, turn: Turn, history: Lineage, fresh: Fresh) -> str:
     """When, the first words of the request, and how much there is of what."""
     records: list[Record] = []
-    words: list[str | None] = []
+    texts: list[str | None] = []
     first = fresh.records[0] if fresh.records else None
     for piece in told_pieces(history, turn):
         start, now = piece.end_exclusive, slice(0, 0)
@@ -171,11 +171,11 @@ def _line(tx: Tx, deps: Deps, turn: Turn, history: Lineage, fresh: Fresh) -> str
             now = slice(start - first.seq, piece.end_exclusive - first.seq)
         earlier = tx.records.range(piece.tree, piece.start, start) if piece.start < start else ()
         records += [*earlier, *fresh.records[now]]
-        words += [*(None for _ in earlier), *fresh.words[now]]
+        texts += [*(None for _ in earlier), *fresh.told[now]]
     asked = "no request"
     at = next((number for number, record in enumerate(records) if _is_request(record)), None)
     if at is not None:
-        told = words[at]
+        told = texts[at]
         if told is None:
             mask = deps.config.privacy.mask
             text, _ = read_text(tx, records[at].payload, 0, REQUEST_CHARS_MAX, mask=mask)

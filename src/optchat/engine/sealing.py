@@ -295,7 +295,7 @@ class Sealing:
             if generation.unmade_from is None:
                 unmade = replace(generation, unmade_from=records[0].seq)
                 self.tx.sessions.put_generation(unmade)
-        words = [e.source.text for e in self._events if isinstance(e, _Sealed)]
+        told = [e.source.text for e in self._events if isinstance(e, _Sealed)]
         # A copy whose original is nowhere is all that there is of it.
         turns = [
             turn
@@ -303,7 +303,7 @@ class Sealing:
             if isinstance(turn, Turn)
             and (not self._copied(turn) or self.request.session.fork_of is None)
         ]
-        publishing.add(self.session, turns, history=self.lineage, fresh=past.Fresh(records, words))
+        publishing.add(self.session, turns, history=self.lineage, fresh=past.Fresh(records, told))
 
     def _finish(self, turn: Turn) -> None:
         hurry_session(self.tx, self.deps, self.session.session_id, turn.closed_ms or 0)
