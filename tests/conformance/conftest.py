@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from optchat.core.publications import CoverPart, Publication
@@ -172,7 +173,7 @@ class World:
             payload_bytes=0,
             project_id=ProjectId("p1"),
         )
-        return replace(made, **changes)
+        return msgspec.structs.replace(made, **changes)
 
     def a_turn(self, turn_id: str, **changes: object) -> Turn:
         made = Turn(

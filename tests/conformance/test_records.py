@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from optchat.core.records import Checkpoint, Generation, HostMessage, Outcome, Pin, RecordKind
@@ -153,7 +154,7 @@ def test_membership_is_kept_by_position_and_replaced_there(world):
     messages = [a_message(1, "m1"), a_message(0, "m0"), a_message(0, "x", "b")]
     for message in messages:
         world.write(lambda tx, m=message: tx.membership.put(m))
-    changed = replace(messages[0], digest="other", message_id="m9")
+    changed = msgspec.structs.replace(messages[0], digest="other", message_id="m9")
     world.write(lambda tx: tx.membership.put(changed))
     found = world.read(lambda tx: tx.membership.messages(SessionId("a")))
     assert found == (messages[1], changed)
@@ -168,7 +169,9 @@ def test_a_message_id_stands_once_in_a_session(world):
 
 def test_membership_is_read_from_a_record_on(world):
     for position, (start, end) in enumerate(((0, 2), (2, 2), (2, 5), (5, 6))):
-        made = replace(a_message(position, f"m{position}"), start_seq=start, end_seq_exclusive=end)
+        made = msgspec.structs.replace(
+            a_message(position, f"m{position}"), start_seq=start, end_seq_exclusive=end
+        )
         world.write(lambda tx, m=made: tx.membership.put(m))
     found = world.read(lambda tx: tx.membership.messages(SessionId("a"), 2))
     assert [m.message_id for m in found] == ["m1", "m2", "m3"]

@@ -21,11 +21,11 @@ LONG = "word " * 400
 """More than a leaf may repeat, so that it would take a model to summarise it."""
 
 
-def reading(session: ScriptedSession, mark: str = "") -> Reading:
+def reading(session: ScriptedSession, mark: str = "", *, idle: bool = True) -> Reading:
     request = SyncRequest(
         session=session.info,
         messages=list(session.messages),
-        idle=True,
+        idle=idle,
         observed_ms=session.clock_ms,
     )
     return reading_of(request, mark or str(len(session.messages)), mask=True)
@@ -205,8 +205,7 @@ def test_an_open_turn_that_was_taken_in_is_published_when_it_ends_live(bench):
     """§5: its first records have no nodes until then."""
     session = past(bench, "A", 2)
     session.user("unfinished")
-    read = reading(session)
-    read.request.idle = False
+    read = reading(session, idle=False)
     bench.store.write(lambda tx: take_in(tx, bench.deps, [read]))
     assert len(bench.publications()) == 2
     session.sync(idle=True)

@@ -13,6 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -212,7 +213,7 @@ class Stores(RuleBasedStateMachine):
         def work(tx: Tx) -> None:
             made = [a_record(tx, tree, seq, text, 0) for seq in seqs]
             if not kept:
-                made[-1] = replace(made[-1], payload=BlobHash("f" * 64))
+                made[-1] = msgspec.structs.replace(made[-1], payload=BlobHash("f" * 64))
             tx.records.append(made, [indexed(text)] * len(made))
 
         self.both(work)

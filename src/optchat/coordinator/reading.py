@@ -20,7 +20,7 @@ import structlog
 
 from optchat.coordinator import logs
 from optchat.engine.intake import Reading, reading_of
-from optchat.errors import BadInput, CoordinatorError
+from optchat.errors import BadInput, CoordinatorError, EventConflict
 from optchat.hosts.opencode.transcript.messages import HostSession
 from optchat.hosts.opencode.transcript.source import Source, mark_of, open_source, read
 from optchat.storage.ports import Clock
@@ -66,10 +66,11 @@ def read_here(
     for session in wanted:
         try:
             request = read(source, session, beside[session.project_id], clock.now_ms())
-        except BadInput as error:
+            reading = reading_of(request, mark_of(source, session, request.observed_ms), mask=mask)
+        except (BadInput, EventConflict) as error:
             yield Unread(session.id, error.code, error.message, error.hint)
             continue
-        yield reading_of(request, mark_of(source, session, request.observed_ms), mask=mask)
+        yield reading
 
 
 def read_ahead(order: Order) -> Generator[Item]:

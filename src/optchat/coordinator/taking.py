@@ -166,9 +166,8 @@ def _lacking(reading: Reading, held: dict[str, str]) -> Reading:
             messages.append(message)
         else:
             messages.append(msgspec.structs.replace(message, parts=None))
-    return msgspec.structs.replace(
-        reading, request=msgspec.structs.replace(reading.request, messages=messages)
-    )
+    request = msgspec.structs.replace(reading.request, messages=messages)
+    return msgspec.structs.replace(reading, request=request, draft=None)
 
 
 def _chars(sources: Sequence[payloads.Source]) -> int:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 
+import msgspec
+
 from optchat.core.publications import Publication
 from optchat.core.records import Lineage, Segment, Session, Turn
 from optchat.core.scopes import Project, is_isolated, project_scope
@@ -211,7 +213,7 @@ def _bury_messages(
                 tx.removals.bury(
                     message_key(session.host, session.host_session, message.message_id)
                 )
-                tx.membership.put(replace(message, digest=NO_DIGEST))
+                tx.membership.put(msgspec.structs.replace(message, digest=NO_DIGEST))
 
 
 def _with_children(tx: Tx, sessions: Collection[Session]) -> list[Session]:

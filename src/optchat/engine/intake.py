@@ -7,14 +7,14 @@ and what a live session adds later is a plain append.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import msgspec
 
 from optchat.engine import past
 from optchat.engine.deps import Deps
+from optchat.engine.draft import Draft, Start, draft_of
 from optchat.engine.payloads import Source, prepare
-from optchat.engine.sync import sync
+from optchat.engine.sync import Taken, sync
 from optchat.storage.ports import Tx
 from optchat.wire import SyncRequest, SyncResponse
 
@@ -22,22 +22,26 @@ from optchat.wire import SyncRequest, SyncResponse
 class Reading(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """One session as its host's store has it; ``mark`` moves with whatever changes there.
 
-    Its content is in ``prepared`` alone: the messages' parts are there, and empty.
+    Its content is in ``prepared`` alone: the messages' parts are there, and empty. ``draft`` is
+    what can be sealed of it if it is new here.
     """
 
     request: SyncRequest
     mark: str
     prepared: dict[str, list[Source]]
+    draft: Draft | None
 
 
 def reading_of(request: SyncRequest, mark: str, *, mask: bool) -> Reading:
     """A session with everything done to it that needs no transaction."""
     prepared = prepare(request, mask=mask, told=past.request_words)
+    draft = draft_of(request, prepared, request.observed_ms, Start())
+    past.name_turns(draft, draft.sources(prepared))
     messages = [
         msgspec.structs.replace(message, parts=[]) if message.parts else message
         for message in request.messages
     ]
-    return Reading(msgspec.structs.replace(request, messages=messages), mark, prepared)
+    return Reading(msgspec.structs.replace(request, messages=messages), mark, prepared, draft)
 
 
 def take_in(tx: Tx, deps: Deps, readings: Sequence[Reading]) -> list[SyncResponse]:
@@ -48,14 +52,16 @@ def take_in(tx: Tx, deps: Deps, readings: Sequence[Reading]) -> list[SyncRespons
     Raises:
         BadInput, EventConflict: as ``sync``; nothing of any of them is written.
     """
-    answers: list[SyncResponse] = []
     publishing = past.Publishing(tx, deps)
-    for reading in readings:
-        info = reading.request.session
-        answer = sync(tx, deps, reading.request, reading.prepared, publishing=publishing)
-        answers.append(answer)
-        session = tx.sessions.session_of_host(info.host, info.id)
-        if session is not None and not answer.need and session.host_mark != reading.mark:
-            tx.sessions.put_session(replace(session, host_mark=reading.mark))
+    answers = [
+        sync(
+            tx,
+            deps,
+            reading.request,
+            reading.prepared,
+            taken=Taken(publishing, reading.mark, reading.draft),
+        )
+        for reading in readings
+    ]
     publishing.put_down()
     return answers

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
 
+import msgspec
+
 from optchat.core.publications import Publication
 from optchat.core.records import Generation, HostMessage, Session, Turn
 from optchat.core.scopes import is_isolated
@@ -113,7 +115,7 @@ def fork(tx: Tx, deps: Deps, child: Session, request: SyncRequest) -> Session:
     tx.turns.put_many(list(turns.values()))
     tx.membership.put_many(
         [
-            replace(
+            msgspec.structs.replace(
                 ours,
                 session_id=child.session_id,
                 message_id=theirs.id,
@@ -217,7 +219,7 @@ def _reopen(
     tx.turns.put(turn)
     for message in kept_messages:
         if message.turn_id == last:
-            tx.membership.put(replace(message, turn_id=turn.turn_id))
+            tx.membership.put(msgspec.structs.replace(message, turn_id=turn.turn_id))
 
 
 def retire(tx: Tx, deps: Deps, scope_id: ScopeId, publications: Sequence[Publication]) -> None:

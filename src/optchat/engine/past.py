@@ -11,16 +11,19 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import NamedTuple
 
 from optchat.core import context
 from optchat.core.publications import Publication
 from optchat.core.records import Lineage, Outcome, Record, RecordKind, Session, Turn
-from optchat.core.tree import Node, NodeKind, ScopeTree, SessionTree
+from optchat.core.tree import Node, NodeKind, ScopeTree
 from optchat.engine import nodes
 from optchat.engine.deps import Deps
+from optchat.engine.draft import Draft
 from optchat.engine.forest import Forest
 from optchat.engine.labels import publication_label, session_name, tool_name
 from optchat.engine.originals import read_text
+from optchat.engine.payloads import Source
 from optchat.engine.publish import (
     advance_shared_view,
     publication_of,
@@ -42,12 +45,11 @@ TOOLS_MAX = 4
 """How many tools a line names, the most used first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fresh:
-    """Records that were sealed just now, in a row; of requests, their ``request_words``."""
+class Fresh(NamedTuple):
+    """Records that are being sealed, in a row from ``start`` on."""
 
-    records: Sequence[Record]
-    told: Sequence[str]
+    start: int
+    sources: Sequence[Source]
 
 
 class Publishing:
@@ -61,16 +63,14 @@ class Publishing:
         self._deps = deps
         self._open: dict[ScopeId, _Shelf] = {}
 
-    def add(
-        self, session: Session, turns: Sequence[Turn], *, history: Lineage, fresh: Fresh
-    ) -> None:
+    def add(self, session: Session, turns: Sequence[tuple[Turn, str]], history: Lineage) -> None:
         """Publish closed turns of a session, each under a line that names it.
 
         A turn of no scope, or without records of its own, is published nowhere, as ever.
         """
         tx = self._tx
         names: dict[ScopeId, str | None] = {}
-        for turn in turns:
+        for turn, line in turns:
             cover = source_cover(history, turn) if turn.scope_id is not None else ()
             if turn.scope_id is None or not cover:
                 continue
@@ -91,8 +91,7 @@ class Publishing:
                 cover=cover,
                 csn=shelf.csn,
             )
-            text = _line(tx, self._deps, turn, history, fresh)
-            self._put(shelf, publication, publication_label(publication, name), text)
+            self._put(shelf, publication, publication_label(publication, name), line)
 
     def put_down(self) -> None:
         """Write what has come together, and take it into the scopes' views."""
@@ -159,36 +158,46 @@ def request_words(text: str) -> str:
     return context.shorten(" ".join(text[:REQUEST_CHARS_MAX].split()), REQUEST_BYTES_MAX)
 
 
-def _line(tx: Tx, deps: Deps, turn: Turn, history: Lineage, fresh: Fresh) -> str:
-    """When, the first words of the request, and how much there is of what."""
-    records: list[Record] = []
-    texts: list[str | None] = []
-    first = fresh.records[0] if fresh.records else None
+def name_turns(draft: Draft, sources: Sequence[Source]) -> None:
+    """Give each turn of a session's first draft that ended its line; ``sources`` are all of it."""
+    for turn in draft.turns:
+        if turn.end_seq_exclusive is not None:
+            members = sources[turn.start_seq : turn.end_seq_exclusive]
+            asked = next(filter(_is_request, members), None)
+            turn.line = _line(turn.opened_ms, members, asked.text if asked is not None else "")
+
+
+def line_of(tx: Tx, deps: Deps, turn: Turn, history: Lineage, fresh: Fresh) -> str:
+    """The line of a turn of which some records may have been sealed before."""
+    members: list[Record | Source] = []
+    own = history.segments[-1].tree
     for piece in told_pieces(history, turn):
         start, now = piece.end_exclusive, slice(0, 0)
-        if first is not None and piece.tree == SessionTree(first.session_id, first.generation):
-            start = max(piece.start, min(first.seq, start))
-            now = slice(start - first.seq, piece.end_exclusive - first.seq)
+        if piece.tree == own:
+            start = max(piece.start, min(fresh.start, start))
+            now = slice(start - fresh.start, piece.end_exclusive - fresh.start)
         earlier = tx.records.range(piece.tree, piece.start, start) if piece.start < start else ()
-        records += [*earlier, *fresh.records[now]]
-        texts += [*(None for _ in earlier), *fresh.told[now]]
-    asked = "no request"
-    at = next((number for number, record in enumerate(records) if _is_request(record)), None)
-    if at is not None:
-        told = texts[at]
-        if told is None:
-            mask = deps.config.privacy.mask
-            text, _ = read_text(tx, records[at].payload, 0, REQUEST_CHARS_MAX, mask=mask)
-            told = request_words(text)
-        asked = f"asked: {told}" if told else asked
-    used = Counter(r.tool for r in records if r.kind is RecordKind.TOOL_CALL and r.tool)
+        members += [*earlier, *fresh.sources[now]]
+    asked, told = next(filter(_is_request, members), None), ""
+    if isinstance(asked, Source):
+        told = asked.text
+    elif asked is not None:
+        mask = deps.config.privacy.mask
+        told = request_words(read_text(tx, asked.payload, 0, REQUEST_CHARS_MAX, mask=mask)[0])
+    return _line(turn.opened_ms, members, told)
+
+
+def _line(opened_ms: int, members: Sequence[Record | Source], told: str) -> str:
+    """When, the first words of the request, and how much there is of what."""
+    used = Counter(m.tool for m in members if m.kind is RecordKind.TOOL_CALL and m.tool)
     tools = [f"{tool_name(tool)} {count}" for tool, count in used.most_common(TOOLS_MAX)]
-    counts = ", ".join([f"{len(records)} records", *tools])
-    return f"(history) {context.utc_minute(turn.opened_ms)[:10]} {asked} / {counts}"
+    counts = ", ".join([f"{len(members)} records", *tools])
+    request = f"asked: {told}" if told else "no request"
+    return f"(history) {context.utc_minute(opened_ms)[:10]} {request} / {counts}"
 
 
-def _is_request(record: Record) -> bool:
-    return record.kind is RecordKind.USER and record.status is None and not record.attachments
+def _is_request(member: Record | Source) -> bool:
+    return member.kind is RecordKind.USER and member.status is None and not member.attachments
 
 
 def make_nodes(tx: Tx, deps: Deps, session: Session, history: Lineage) -> int:

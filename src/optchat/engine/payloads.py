@@ -14,6 +14,7 @@ import msgspec
 from optchat.core.records import RecordKind
 from optchat.engine.keys import event_key, pair_key
 from optchat.engine.originals import without_secrets
+from optchat.errors import EventConflict
 from optchat.refs import BlobHash, blob_hash
 from optchat.storage.searched import has_words, searched_text
 from optchat.storage.words import indexed
@@ -52,6 +53,9 @@ def prepare(
 
     ``mask``: secrets go from what is told too, as always from the words that are searched.
     ``told``: only the person's requests are told of, each as this gives it.
+
+    Raises:
+        EventConflict: a part is there twice with different content.
     """
     info = request.session
     return {
@@ -64,13 +68,23 @@ def prepare(
 def _sources(
     message: MessageInfo, info: SessionInfo, *, mask: bool, told: Callable[[str], str] | None
 ) -> list[Source]:
-    """The records of a message, in part order; a message without content gives none."""
+    """The records of a message, in part order; a message without content gives none.
+
+    Raises:
+        EventConflict: a part is there twice with different content.
+    """
     if message.role == "other":
         return []
-    found: list[Source] = []
+    found: dict[tuple[str, str], Source] = {}
     for part in message.parts or []:
-        found += _of_part(message, part)
-    for one in found:
+        for one in _of_part(message, part):
+            first = found.setdefault((one.part_id, one.facet), one)
+            if first.payload != one.payload:
+                raise EventConflict(
+                    f"a part of message {message.id} of {info.id} is there a second time with "
+                    "other content; nothing was sealed.",
+                )
+    for one in found.values():
         one.key = event_key(info.host, info.id, message.id, one.part_id, one.facet)
         one.blob = blob_hash(one.payload)
         searched = searched_text(one.kind, one.tool, one.attachments, one.payload)
@@ -80,7 +94,7 @@ def _sources(
         else:
             is_request = one.kind is RecordKind.USER
             one.text = told(_told(one, searched, mask=mask)) if is_request else ""
-    return found
+    return list(found.values())
 
 
 def _told(source: Source, searched: str, *, mask: bool) -> str:

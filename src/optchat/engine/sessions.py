@@ -15,14 +15,13 @@ from optchat.storage.ports import Tx
 from optchat.wire import SessionInfo
 
 
-def ensure_session(tx: Tx, deps: Deps, info: SessionInfo) -> Session:
-    """The session for what the host says, made with its project, scope and generation 0 if new.
+def begin_session(
+    tx: Tx, deps: Deps, info: SessionInfo, *, observed_ms: int, mark: str, as_history: bool
+) -> Session:
+    """A session for what the host says, made with its project, scope and generation 0.
 
-    Title, directory and archive state follow the host; the identity never does.
+    ``mark``: how far its host's store was read; ``as_history``: its nodes are left unmade.
     """
-    known = tx.sessions.session_of_host(info.host, info.id)
-    if known is not None:
-        return follow(tx, deps, known, info)
     project = _ensure_project(tx, deps, info)
     session_id = SessionId(deps.ids.new_id())
     new = Session(
@@ -39,10 +38,13 @@ def ensure_session(tx: Tx, deps: Deps, info: SessionInfo) -> Session:
         updated_ms=info.updated_ms or deps.clock.now_ms(),
         parent_host_session=info.parent_id,
         archive_changes=(tx.meta.next_csn(),) if info.archived else (),
+        observed_ms=observed_ms,
         host_store=info.store,
+        host_mark=mark,
     )
     session = enter(tx, new, scope_for(tx, deps, new))
-    tx.sessions.put_generation(Generation(session_id=session_id, number=0))
+    unmade_from = 0 if as_history else None
+    tx.sessions.put_generation(Generation(session_id=session_id, number=0, unmade_from=unmade_from))
     return session
 
 

@@ -8,20 +8,21 @@ closed and its publication scheduled, in the same transaction.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from optchat.core.records import (
-    HostMessage,
-    Session,
-)
+from optchat.core.records import HostMessage, Session
+from optchat.core.tree import SessionTree
 from optchat.engine import past
 from optchat.engine.deps import Deps
+from optchat.engine.draft import Draft
 from optchat.engine.keys import kept_digest, revised
 from optchat.engine.lifecycle import branch, fork
 from optchat.engine.payloads import Prepared
 from optchat.engine.sealing import Sealing
 from optchat.engine.sessions import (
-    ensure_session,
+    begin_session,
+    follow,
+    generation_of,
     open_turn,
     own_lineage,
     session_of,
@@ -33,6 +34,22 @@ from optchat.storage.ports import Tx
 from optchat.wire import OWN_TOOLS, MessageInfo, SessionInfo, SyncRequest, SyncResponse
 
 
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What comes with a session that is taken in as history.
+
+    ``mark`` is its host's store's, and ``draft`` what can be sealed of it if it is new here.
+    """
+
+    publishing: past.Publishing
+    mark: str
+    draft: Draft | None
+
+    def mark_when(self, draft: Draft | None) -> str:
+        """The mark, once all that it stands for is sealed with ``draft``."""
+        return self.mark if draft is not None and not draft.need else ""
+
+
 def sync(
     tx: Tx,
     deps: Deps,
@@ -40,13 +57,13 @@ def sync(
     prepared: Prepared,
     commit: str | None = None,
     *,
-    publishing: past.Publishing | None = None,
+    taken: Taken | None = None,
 ) -> SyncResponse:
     """Compare and seal one session; safe to repeat.
 
     ``prepared``: what ``prepare`` made of the request before the transaction.
-    ``publishing``: it is history that is taken in. Then no job is made: its turns are published
-    there, under a line that only names them, and nodes are left to when the session is used again.
+    ``taken``: it is history. Then no job is made: its turns are published under a line that only
+    names them, and nodes are left to when the session is used again.
     ``commit`` is the revision observed in the session's directory, if any. A history that was read
     later and is no append (an edit, a rewind, a removal) begins a new generation; one that was read
     earlier, such as a late or repeated delivery, changes nothing.
@@ -68,27 +85,52 @@ def sync(
             "a subagent's transcript is private; nothing of it was kept.",
             hint="sharing.subagents = true in config.toml takes them in, then: optchat stop",
         )
-    session = ensure_session(tx, deps, request.session)
-    if session.disabled is not None:
-        return _response(tx, session, need=[], sealed=0)
-    session = fork(tx, deps, session, request)
-    stored = tx.membership.messages(session.session_id)
-    common = _common_prefix(stored, request.messages)
-    if common < len(stored):
-        if request.observed_ms <= session.observed_ms:
-            _check_same_reading(session, request, stored[common])
-            return _response(tx, session, need=[], sealed=0)
-        if publishing is not None:
-            publishing.put_down()  # so that no line over what is taken back is still on its way
-        session = branch(tx, deps, session, stored, common)
-    _check_content(tx, session, request, stored[:common], prepared)
-    if request.observed_ms > session.observed_ms:
-        session = replace(session, observed_ms=request.observed_ms)
-        tx.sessions.put_session(session)
-    held = stored[:common]
-    sealing = Sealing(tx, deps, session, request, commit, held, prepared, publishing=publishing)
-    sealing.run(common)
-    return _response(tx, sealing.session, need=sealing.need, sealed=sealing.sealed)
+    known = tx.sessions.session_of_host(request.session.host, request.session.id)
+    if known is None:
+        session = begin_session(
+            tx,
+            deps,
+            request.session,
+            observed_ms=request.observed_ms,
+            mark=taken.mark_when(taken.draft) if taken is not None else "",
+            as_history=taken is not None,
+        )
+    else:
+        session = follow(tx, deps, known, request.session)
+        if session.disabled is not None:
+            return _unchanged(tx, session, taken)
+    is_new = known is None and request.session.fork_of is None
+    held: Sequence[HostMessage] = ()
+    if not is_new:
+        session = fork(tx, deps, session, request)
+        held = tx.membership.messages(session.session_id)
+        common = _common_prefix(held, request.messages)
+        if common < len(held):
+            if request.observed_ms <= session.observed_ms:
+                _check_same_reading(session, request, held[common])
+                return _unchanged(tx, session, taken)
+            if taken is not None:
+                taken.publishing.put_down()  # no line over what is taken back is on its way then
+            session = branch(tx, deps, session, held, common)
+            held = held[:common]
+        _check_content(tx, session, request, held, prepared)
+    publishing = taken.publishing if taken is not None else None
+    sealing = Sealing(
+        tx, deps, session, request.session, commit, is_new=is_new, publishing=publishing
+    )
+    draft = taken.draft if taken is not None and is_new else None
+    if draft is None or tx.removals.has_buried():
+        draft, prepared = sealing.draft(request, prepared, held)
+    sealed = sealing.put(draft, prepared)
+    session = _noted(tx, sealing.session, request, draft, taken)
+    return SyncResponse(
+        session=f"s{session.number}",
+        generation=session.generation,
+        need=draft.need,
+        records=sealing.lineage.length,
+        sealed=sealed,
+        turn=sealing.turn.turn_id if sealing.turn is not None else None,
+    )
 
 
 def _common_prefix(stored: Sequence[HostMessage], given: Sequence[MessageInfo]) -> int:
@@ -155,15 +197,35 @@ def _check_content(
                 )
 
 
-def _response(tx: Tx, session: Session, *, need: list[str], sealed: int) -> SyncResponse:
-    generation = tx.sessions.generation(session.session_id, session.generation)
+def _unchanged(tx: Tx, session: Session, taken: Taken | None) -> SyncResponse:
+    """The answer when nothing of what the host told is to be sealed."""
+    if taken is not None and session.host_mark != taken.mark:
+        tx.sessions.put_session(replace(session, host_mark=taken.mark))
+    return _response(tx, session)
+
+
+def _noted(
+    tx: Tx, session: Session, request: SyncRequest, draft: Draft, taken: Taken | None
+) -> Session:
+    """The session as it says how far its host was read."""
+    noted = replace(
+        session,
+        observed_ms=max(session.observed_ms, request.observed_ms),
+        host_mark=(taken.mark_when(draft) if taken is not None else "") or session.host_mark,
+    )
+    if noted != session:
+        tx.sessions.put_session(noted)
+    return noted
+
+
+def _response(tx: Tx, session: Session) -> SyncResponse:
     turn = open_turn(tx, session)
     return SyncResponse(
         session=f"s{session.number}",
         generation=session.generation,
-        need=need,
-        records=generation.length if generation is not None else 0,
-        sealed=sealed,
+        need=[],
+        records=generation_of(tx, SessionTree(session.session_id, session.generation)).length,
+        sealed=0,
         turn=turn.turn_id if turn is not None else None,
         disabled=session.disabled,
     )
@@ -188,4 +250,4 @@ def resync(tx: Tx, deps: Deps, name: str) -> SyncResponse:
     enabled = replace(session_of(tx, name), disabled=None)
     stored = tx.membership.messages(enabled.session_id)
     session = branch(tx, deps, enabled, stored, 0)
-    return _response(tx, session, need=[], sealed=0)
+    return _response(tx, session)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import msgspec
+
 from optchat.core.records import Record, RecordKind
 from optchat.core.tree import SessionTree
 from optchat.errors import IntegrityError
@@ -73,7 +75,9 @@ class MemoryRecords:
 
     def move(self, tree: SessionTree, to: SessionTree, end_exclusive: int) -> None:
         for record in self.range(tree, 0, end_exclusive):
-            moved = replace(record, session_id=to.session_id, generation=to.generation)
+            moved = msgspec.structs.replace(
+                record, session_id=to.session_id, generation=to.generation
+            )
             old, new = (tree, record.seq), (to, record.seq)
             self._changes.drop(self._tables.records, old)
             self._changes.put(self._tables.records, new, moved)

@@ -109,12 +109,5 @@ def _message_row(message: HostMessage) -> tuple[str | int, ...]:
 
 
 def _message(row: Row) -> HostMessage:
-    return HostMessage(
-        session_id=row[0],
-        position=row[1],
-        message_id=row[2],
-        digest=row[3].hex() if isinstance(row[3], bytes) else row[3],
-        turn_id=row[4],
-        start_seq=row[5],
-        end_seq_exclusive=row[6],
-    )
+    digest = row[3].hex() if isinstance(row[3], bytes) else row[3]
+    return HostMessage(row[0], row[1], row[2], digest, row[4], row[5], row[6])
