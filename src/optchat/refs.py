@@ -17,6 +17,8 @@ import re
 from dataclasses import dataclass
 from typing import NewType
 
+import msgspec
+
 from optchat.errors import BadInput
 
 SessionId = NewType("SessionId", str)
@@ -41,8 +43,7 @@ _REF = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Span:
+class Span(msgspec.Struct, frozen=True, order=True, gc=False):
     """An aligned dyadic range: ``count`` is a power of two and divides ``start`` (§4)."""
 
     start: int

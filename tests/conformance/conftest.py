@@ -199,7 +199,7 @@ class World:
             prompt_version="1",
             born=Csn(1),
         )
-        return replace(made, **changes)
+        return msgspec.structs.replace(made, **changes)
 
     def a_publication(self, tree: SessionTree, seq: int, **changes: object) -> Publication:
         made = Publication(

@@ -253,7 +253,7 @@ class Stores(RuleBasedStateMachine):
         def work(tx: Tx) -> tuple[bool, int]:
             plain = a_node(tree, span, text, tx.meta.next_csn())
             kind = NodeKind.VERBATIM if text == "x" else NodeKind.SUMMARY
-            node = replace(plain, revision=revision, kind=kind)
+            node = msgspec.structs.replace(plain, revision=revision, kind=kind)
             return tx.trees.put_node(node), tx.jobs.resolve(tree, span)
 
         self.both(work)

@@ -6,7 +6,9 @@ otherwise the result is dropped, and nothing says that it ever was.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+import msgspec
 
 from optchat.core.records import Record
 from optchat.core.tree import Node, NodeKind, ScopeTree, SessionTree, Tree, parse_tree
@@ -205,7 +207,7 @@ def _put(tx: Tx, deps: Deps, job: Job, node: Node) -> None:
     live = tx.trees.node(node.tree, node.span)
     replaces = stands_in(live)
     if live is not None and replaces:
-        node = replace(node, revision=max(node.revision, live.revision + 1))
+        node = msgspec.structs.replace(node, revision=max(node.revision, live.revision + 1))
     if live is None or live.revision >= node.revision:
         commit(tx, node)
         return

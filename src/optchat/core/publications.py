@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 from optchat.core.records import Outcome
 from optchat.core.tree import SessionTree
 from optchat.refs import Csn, ScopeId, SessionId, Span, TurnId
 
 
-@dataclass(frozen=True, slots=True)
-class CoverPart:
+class CoverPart(msgspec.Struct, frozen=True, gc=False):
     """One session node of a publication's source cover, in the tree that owns it."""
 
     tree: SessionTree

@@ -6,8 +6,9 @@ nodes are written once, here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from optchat.refs import Csn, ScopeId, SessionId, Span
 
@@ -20,8 +21,7 @@ class NodeKind(StrEnum):
     FALLBACK = "fallback"  # says only that the range needs inspection; never counts as a summary
 
 
-@dataclass(frozen=True, slots=True)
-class SessionTree:
+class SessionTree(msgspec.Struct, frozen=True, gc=False):
     """The tree over one session generation's own records."""
 
     session_id: SessionId
@@ -31,8 +31,7 @@ class SessionTree:
         return f"g:{self.session_id}:{self.generation}"
 
 
-@dataclass(frozen=True, slots=True)
-class ScopeTree:
+class ScopeTree(msgspec.Struct, frozen=True, gc=False):
     """The tree over one scope's publications."""
 
     scope_id: ScopeId
@@ -53,8 +52,7 @@ def parse_tree(key: str) -> Tree:
     return SessionTree(SessionId(session_id), int(generation))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One immutable node revision: a line of text that stands for ``span`` of ``tree``.
 
     ``label`` is the structured part of the line (kind, outcome, session, time), rendered

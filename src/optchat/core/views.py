@@ -11,11 +11,12 @@ import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from optchat.refs import Span
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """One node on a frontier: which revision of it, and what its rendered line costs."""
 
     span: Span

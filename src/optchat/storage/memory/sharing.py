@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from optchat.core.publications import Publication
+from optchat.core.publications import CoverPart, Publication
 from optchat.core.records import Session
 from optchat.core.snapshots import Visibility
 from optchat.core.tree import SessionTree
@@ -148,7 +148,7 @@ class MemoryPublications:
         for key, p in tuple(self._tables.publications.items()):
             if any(part.tree == tree for part in p.cover):
                 parts = tuple(
-                    replace(part, tree=to) if part.tree == tree else part for part in p.cover
+                    CoverPart(to, part.span) if part.tree == tree else part for part in p.cover
                 )
                 self._changes.put(self._tables.publications, key, replace(p, cover=parts))
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+
+import msgspec
 
 from optchat.core.tree import Node, NodeKind, SessionTree, Tree
 from optchat.core.views import View
@@ -128,7 +129,9 @@ class MemoryTrees:
     def retire_node(self, tree: Tree, span: Span, csn: Csn) -> None:
         revisions = self._revisions(tree, span)
         if any(node.died is None for node in revisions):
-            ended = tuple(replace(n, died=csn) if n.died is None else n for n in revisions)
+            ended = tuple(
+                msgspec.structs.replace(n, died=csn) if n.died is None else n for n in revisions
+            )
             self._put(tree, span, ended)
 
     def view(self, tree: Tree, csn: Csn | None = None) -> View:
@@ -168,7 +171,7 @@ class MemoryTrees:
         for key, revisions in tuple(self._tables.nodes.items()):
             of, start, count = key
             if of == str(tree) and start + count <= end_exclusive:
-                moved = tuple(replace(node, tree=to) for node in revisions)
+                moved = tuple(msgspec.structs.replace(node, tree=to) for node in revisions)
                 self._changes.drop(self._tables.nodes, key)
                 self._changes.put(self._tables.nodes, (str(to), start, count), moved)
 
