@@ -10,8 +10,10 @@ import contextlib
 import gc
 import subprocess
 import sys
+import threading
 from collections import defaultdict
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import IO
 
@@ -29,6 +31,8 @@ from optchat.storage.sqlite.store import SystemClock
 log = structlog.get_logger()
 
 _LENGTH_BYTES = 4
+AHEAD_BYTES = 8_000_000
+"""How much may be read beyond what was asked for: more than one transaction takes."""
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -120,11 +124,60 @@ def _serve(asked: IO[bytes], pipe: IO[bytes]) -> None:
     # One that has gone since the order was written is none to read.
     wanted = [listed[name] for name in order.ids if name in listed]
     encode = msgspec.msgpack.Encoder().encode
-    for item in read_here(source, wanted, sessions, SystemClock(), mask=order.mask):
-        told = encode(item)
-        pipe.write(len(told).to_bytes(_LENGTH_BYTES, "big"))
-        pipe.write(told)
-    pipe.flush()
+    with closing(_Telling(pipe)) as telling:
+        for item in read_here(source, wanted, sessions, SystemClock(), mask=order.mask):
+            telling.tell(encode(item))
+
+
+class _Telling:
+    """Writes what was read into a pipe beside the reading, so that neither waits for the other.
+
+    At most ``AHEAD_BYTES`` and one item are ahead of who listens. All that has gathered goes in one
+    call: each time that the pipe has taken one, the interpreter has to be waited for.
+    """
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self._pipe = pipe
+        self._gathered = bytearray()
+        self._is_over = False
+        self._gone: OSError | None = None
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._write, name="telling")
+        self._thread.start()
+
+    def tell(self, item: bytes) -> None:
+        """Raises ``OSError`` when nobody listens any more."""
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._gathered) < AHEAD_BYTES or self._gone)
+            if self._gone is not None:
+                raise self._gone
+            self._gathered += len(item).to_bytes(_LENGTH_BYTES, "big")
+            self._gathered += item
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Ends when all is written, or nobody listens any more."""
+        with self._changed:
+            self._is_over = True
+            self._changed.notify_all()
+        self._thread.join()
+
+    def _write(self) -> None:
+        try:
+            while gathered := self._take():
+                self._pipe.write(gathered)
+            self._pipe.flush()
+        except OSError as error:
+            with self._changed:
+                self._gone = error
+                self._changed.notify_all()
+
+    def _take(self) -> bytearray:
+        with self._changed:
+            self._changed.wait_for(lambda: self._gathered or self._is_over)
+            gathered, self._gathered = self._gathered, bytearray()
+            self._changed.notify_all()
+            return gathered
 
 
 def main() -> int:

@@ -16,9 +16,8 @@ import msgspec
 import structlog
 
 from optchat.coordinator.reading import Item, Order, Unread, read_ahead, read_here
-from optchat.engine import payloads
 from optchat.engine.deps import Deps
-from optchat.engine.intake import Reading, take_in
+from optchat.engine.intake import Reading, chars_of, take_in
 from optchat.engine.keys import kept_digest
 from optchat.errors import BadInput, OptChatError
 from optchat.hosts.opencode.transcript import place
@@ -57,6 +56,7 @@ class Taking:
     store: Store
     deps: Deps
     stopping: threading.Event
+    _placed: threading.Event = field(default_factory=threading.Event)
 
     def take(
         self,
@@ -85,11 +85,15 @@ class Taking:
                     self._unreadable(run, item.id, item.code)
                     continue
                 batch.append(item)
-                chars += sum(map(_chars, item.prepared.values()))
+                chars += item.chars
                 if chars >= BATCH_CHARS or len(batch) >= BATCH_SESSIONS:
                     if sealed is not None:
                         sealed.result()
+                    self._placed.clear()
                     sealed = sealing.submit(self._seal, run, batch)
+                    sealed.add_done_callback(lambda _: self._placed.set())
+                    # Decoding wants the interpreter, as placing does; committing does without.
+                    self._placed.wait()
                     batch, chars = [], 0
             if sealed is not None:
                 sealed.result()
@@ -134,6 +138,7 @@ class Taking:
         readings = [_lacking(reading, _held(tx, reading)) for reading in batch]
         answers = take_in(tx, self.deps, readings)
         more = [one for one, a in zip(batch, answers, strict=True) if a.need and a.sealed]
+        self._placed.set()
         return sum(a.sealed for a in answers), more
 
     def _unreadable(self, run: Run, host_session: str, code: str) -> None:
@@ -156,20 +161,15 @@ def _held(tx: Tx, reading: Reading) -> dict[str, str]:
 def _lacking(reading: Reading, held: dict[str, str]) -> Reading:
     """The reading with the content that is not sealed yet, as far as one transaction takes."""
     left = BATCH_CHARS
-    if not held and sum(map(_chars, reading.prepared.values())) <= left:
+    if not held and reading.chars <= left:
         return reading
     messages: list[MessageInfo] = []
     for message in reading.request.messages:
         is_new = held.get(message.id) != kept_digest(message.digest)
         if left > 0 and is_new and message.final:
-            left -= _chars(reading.prepared.get(message.id, ()))
+            left -= chars_of(reading.prepared.get(message.id, ()))
             messages.append(message)
         else:
             messages.append(msgspec.structs.replace(message, parts=None))
     request = msgspec.structs.replace(reading.request, messages=messages)
     return msgspec.structs.replace(reading, request=request, draft=None)
-
-
-def _chars(sources: Sequence[payloads.Source]) -> int:
-    """About how much a message holds."""
-    return 200 + sum(len(source.payload) for source in sources)

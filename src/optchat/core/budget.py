@@ -10,6 +10,8 @@ from __future__ import annotations
 import string
 from dataclasses import dataclass
 
+import msgspec
+
 _LETTERS = string.ascii_letters.encode()
 _SPACES = b" \t\n\r"
 _ASCII = bytes(range(128))
@@ -21,8 +23,7 @@ MESSAGE_TOKENS = 8
 """Framing that a provider adds to one message."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sizes:
+class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     """A text's size by class of character: what the plugin measures and tokens are made from."""
 
     letters: int = 0

@@ -23,13 +23,14 @@ class Reading(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """One session as its host's store has it; ``mark`` moves with whatever changes there.
 
     Its content is in ``prepared`` alone: the messages' parts are there, and empty. ``draft`` is
-    what can be sealed of it if it is new here.
+    what can be sealed of it if it is new here, and ``chars`` about how much there is of it.
     """
 
     request: SyncRequest
     mark: str
     prepared: dict[str, list[Source]]
     draft: Draft | None
+    chars: int
 
 
 def reading_of(request: SyncRequest, mark: str, *, mask: bool) -> Reading:
@@ -41,7 +42,13 @@ def reading_of(request: SyncRequest, mark: str, *, mask: bool) -> Reading:
         msgspec.structs.replace(message, parts=[]) if message.parts else message
         for message in request.messages
     ]
-    return Reading(msgspec.structs.replace(request, messages=messages), mark, prepared, draft)
+    request = msgspec.structs.replace(request, messages=messages)
+    return Reading(request, mark, prepared, draft, sum(map(chars_of, prepared.values())))
+
+
+def chars_of(sources: Sequence[Source]) -> int:
+    """About how much a message holds."""
+    return 200 + sum(len(source.payload) for source in sources)
 
 
 def take_in(tx: Tx, deps: Deps, readings: Sequence[Reading]) -> list[SyncResponse]:
