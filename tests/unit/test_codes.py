@@ -44,8 +44,8 @@ def test_keys_and_digests_of_ours_have_a_short_form():
 
 @pytest.mark.parametrize("kinds, names", [(RecordKind, RECORD_KINDS), (NodeKind, NODE_KINDS)])
 def test_each_kind_has_a_number(kinds, names):
-    assert {kind.value for kind in kinds} == set(names)
-    assert [name_of(names, code(names, name)) for name in names] == list(names)
+    assert {kind.value for kind in kinds} == set(names.listed)
+    assert [name_of(names, code(names, name)) for name in names.listed] == list(names.listed)
 
 
 def test_a_name_that_is_not_listed_is_stored_as_it_is():

@@ -64,14 +64,13 @@ class SqliteBlobs:
         if new:
             self._keep(new)
 
-    def ids(self, blobs: Iterable[BlobHash]) -> dict[BlobHash, int]:
-        """The rows of the payloads that are kept, by their hash."""
-        wanted = set(blobs)
-        unknown = [blob for blob in wanted if blob not in self._ids]
+    def ids(self, blobs: Iterable[BlobHash]) -> Mapping[BlobHash, int]:
+        """The rows of payloads by their hash: those of ``blobs`` that are kept, and others."""
+        unknown = {blob for blob in blobs if blob not in self._ids}
         if unknown:
             rows = self._sql.all(f"select b.hash, b.id from {_OF_HASH}", (_json(unknown),))
             self._ids.update((BlobHash(row[0].hex()), row[1]) for row in rows)
-        return {blob: self._ids[blob] for blob in wanted if blob in self._ids}
+        return self._ids
 
     def _keep(self, payloads: dict[BlobHash, bytes]) -> None:
         if self._packing is None:
@@ -80,7 +79,12 @@ class SqliteBlobs:
             self._packing = _Packing((last_blob or 0) + 1, (last_pack or 0) + 1)
         blobs = self._packing.take(payloads)
         self._sql.many("insert into blob (id, hash, size, pack, at) values (?, ?, ?, ?, ?)", blobs)
-        self._ids.update((BlobHash(row[1].hex()), row[0]) for row in blobs)
+        self._ids.update(zip(payloads, (row[0] for row in blobs), strict=True))
+
+    def end(self) -> None:
+        """Have the last pack of what was kept compressed; ``flush`` is to follow."""
+        if self._packing is not None:
+            self._packing.end()
 
     def flush(self) -> None:
         """Put down the packs of what was kept; the transaction ends."""
@@ -241,7 +245,7 @@ class _Packing:
         for blob, payload in payloads.items():
             if len(payload) <= SMALL_BYTES_MAX:
                 if self._total + len(payload) > BLOB_CHUNK_BYTES:
-                    self._end_open()
+                    self.end()
                 if self._open is None:
                     self._open = (self._pack, self._blob)
                     self._pack += 1
@@ -258,13 +262,14 @@ class _Packing:
 
     def close(self) -> list[_PackRow]:
         """The rows of all packs."""
-        self._end_open()
+        self.end()
         return [
             (number, pack.first_blob, pack.end_blob, *pack.packed.result())
             for number, pack in self._whole.items()
         ]
 
-    def _end_open(self) -> None:
+    def end(self) -> None:
+        """Compress the pack that gathers small ones, as it is."""
         if self._open is not None:
             pack, first_blob = self._open
             self._end(pack, first_blob, b"".join(self._members))

@@ -11,24 +11,33 @@ from base64 import urlsafe_b64encode
 from binascii import a2b_base64
 from collections.abc import Sequence
 
-RECORD_KINDS = ("user", "assistant", "tool_call", "tool_result", "report")
-NODE_KINDS = ("verbatim", "summary", "fallback")
-MAKERS = ("verbatim", "import", "none")
+
+class Names:
+    """Names by their numbers, and back."""
+
+    def __init__(self, *listed: str) -> None:
+        self.listed = listed
+        self.numbers = {name: number for number, name in enumerate(listed)}
+
+
+RECORD_KINDS = Names("user", "assistant", "tool_call", "tool_result", "report")
+NODE_KINDS = Names("verbatim", "summary", "fallback")
+MAKERS = Names("verbatim", "import", "none")
 """The model names and prompt versions of what no model made."""
-STATUSES = ("completed", "error", "interrupted")
+STATUSES = Names("completed", "error", "interrupted")
 
 _STANDARD = str.maketrans("-_", "+/")
 _BASE64 = re.compile(r"(?:[A-Za-z0-9_-]{4})*(?:[A-Za-z0-9_-]{2,3})?")
 
 
-def code(names: Sequence[str], name: str) -> int | str:
+def code(names: Names, name: str) -> int | str:
     """The number of a name that is listed; another one as it is."""
-    return names.index(name) if name in names else name
+    return names.numbers.get(name, name)
 
 
-def name_of(names: Sequence[str], stored: int | str) -> str:
+def name_of(names: Names, stored: int | str) -> str:
     """The inverse of ``code``."""
-    return names[stored] if isinstance(stored, int) else stored
+    return names.listed[stored] if isinstance(stored, int) else stored
 
 
 def hash_bytes(text: str) -> bytes | str:

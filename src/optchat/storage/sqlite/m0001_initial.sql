@@ -8,7 +8,7 @@ create table counter (
   name text primary key,                 -- csn, epoch, index
   value integer not null
 ) strict, without rowid;
-insert into counter values ('csn', 0), ('epoch', 0), ('index', 0);
+insert into counter values ('csn', 0), ('epoch', 0), ('index', 0), ('doc', 0);
 
 create table meta (
   key text primary key,
@@ -107,7 +107,7 @@ create table pack (
 ) strict;
 
 create table record (
-  doc integer primary key autoincrement, -- of record_fts; never given again
+  doc integer primary key,               -- of record_fts; counted, so never given again
   generation_id integer not null,
   seq integer not null,
   event_key any not null,                -- `codes.py` has the short forms of this and others

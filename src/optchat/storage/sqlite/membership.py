@@ -63,18 +63,19 @@ class SqliteMembership:
             "on conflict (session_id, position) do update set message_id = excluded.message_id, "
             "digest = excluded.digest, turn_id = excluded.turn_id, "
             "start_seq = excluded.start_seq, end_seq_exclusive = excluded.end_seq_exclusive",
-            _message_row(message),
+            (message.session_id, *_message_row(message)),
         )
 
     def put_many(self, messages: Sequence[HostMessage]) -> None:
-        if messages:
-            self._check_ids(messages[0].session_id, messages)
+        if not messages:
+            return
+        self._check_ids(messages[0].session_id, messages)
         rows = [_message_row(message) for message in messages]
         self._sql.run(
-            f"insert into message ({_MESSAGE}) select value ->> 0, value ->> 1, value ->> 2, "
-            f"{_DIGEST.format('value ->> 3')}, value ->> 4, value ->> 5, value ->> 6 "
-            "from json_each(?)",
-            (msgspec.json.encode(rows).decode(),),
+            f"insert into message ({_MESSAGE}) select ?2, value ->> 0, value ->> 1, "
+            f"{_DIGEST.format('value ->> 2')}, value ->> 3, value ->> 4, value ->> 5 "
+            "from json_each(?1)",
+            (msgspec.json.encode(rows).decode(), messages[0].session_id),
         )
 
     def truncate(self, session_id: SessionId, position: int) -> None:
@@ -97,8 +98,8 @@ class SqliteMembership:
 
 
 def _message_row(message: HostMessage) -> tuple[str | int, ...]:
+    """The columns of a message behind its session's."""
     return (
-        message.session_id,
         message.position,
         message.message_id,
         message.digest,

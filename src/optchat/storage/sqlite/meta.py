@@ -28,6 +28,10 @@ class SqliteMeta:
     def raise_epoch(self) -> int:
         return self._raise("epoch")
 
+    def next_docs(self, count: int) -> int:
+        """The first of ``count`` numbers in a row that no document of the word index ever had."""
+        return self._raise("doc", count) - count + 1
+
     def get(self, key: str) -> str | None:
         row = self._sql.one("select value from meta where key = ?", (key,))
         return None if row is None else str(row[0])
@@ -45,6 +49,6 @@ class SqliteMeta:
             raise IntegrityError(f"the store's counter {name!r} is missing.")
         return int(row[0])
 
-    def _raise(self, name: str) -> int:
-        self._sql.run("update counter set value = value + 1 where name = ?", (name,))
+    def _raise(self, name: str, by: int = 1) -> int:
+        self._sql.run("update counter set value = value + ? where name = ?", (by, name))
         return self._counter(name)

@@ -26,6 +26,7 @@ from optchat.storage.sqlite.codes import (
 )
 from optchat.storage.sqlite.connection import Args, Row, Sql
 from optchat.storage.sqlite.frames import drop_frames
+from optchat.storage.sqlite.meta import SqliteMeta
 from optchat.wire import OWN_TOOLS
 
 _RECORD = (
@@ -76,24 +77,26 @@ class SqliteRecords:
         )
         generation_id, length = row if row is not None else (0, None)
         check_consecutive(records, length)
-        blobs = self._blobs.ids({record.payload for record in records})
+        blobs = self._blobs.ids(record.payload for record in records)
         if any(record.payload not in blobs for record in records):
             raise IntegrityError("a record's payload is not kept; nothing was sealed.")
         places = self._places(generation_id, records)
         keys = hashes_bytes([r.event_key for r in records])
         pairs = dict.fromkeys(r.pair for r in records if r.pair)
         short = dict(zip(pairs, hashes_bytes(list(pairs)), strict=True))
+        following = SqliteMeta(self._sql).next_docs(len(records))
         rows: list[Args] = []
-        for r, key in zip(records, keys, strict=True):
+        for doc, (r, key) in enumerate(zip(records, keys, strict=True), following):
             place = places[_where(r)]
             rows.append(
                 (
+                    doc,
                     generation_id,
                     r.seq,
                     key,
                     r.turn_id,
                     r.message_id,
-                    code(RECORD_KINDS, r.kind.value),
+                    code(RECORD_KINDS, r.kind),
                     r.host_time_ms - place.host_time_ms,
                     r.sealed_ms - place.sealed_ms,
                     blobs[r.payload],
@@ -106,19 +109,15 @@ class SqliteRecords:
                 )
             )
         self._sql.many(
-            "insert into record (generation_id, seq, event_key, turn_id, message_id, kind, "
+            "insert into record (doc, generation_id, seq, event_key, turn_id, message_id, kind, "
             "host_time_ms, sealed_ms, blob, place, tool, pair, status, truncated, attachments) "
-            "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             rows,
         )
         self._sql.run(
             "update generation set length = ? where id = ?", (start + len(records), generation_id)
         )
-        row = self._sql.one(
-            "select doc from record where generation_id = ? and seq = ?", (generation_id, start)
-        )
-        assert row is not None
-        self._unindexed += enumerate(words, int(row[0]))
+        self._unindexed += enumerate(words, following)
 
     def flush(self) -> None:
         """Index what was appended; the transaction ends, or the index is asked.

@@ -74,8 +74,9 @@ class SqliteTx:
 
     def flush(self) -> None:
         """Put down what was gathered; the transaction ends."""
-        self.blobs.flush()
+        self.blobs.end()  # the last pack is compressed while words are indexed
         self.records.flush()
+        self.blobs.flush()
 
 
 class SystemClock:

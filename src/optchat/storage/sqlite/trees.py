@@ -18,6 +18,7 @@ from optchat.storage.sqlite.codes import (
     code,
     hash_bytes,
     hash_text,
+    hashes_bytes,
     name_of,
 )
 from optchat.storage.sqlite.connection import Row, Sql
@@ -66,13 +67,21 @@ class SqliteTrees:
                 return False
             if node.died is None:
                 raise Conflict(f"another revision of {tree}#{span} is live; it stands.")
-        self._sql.run(_INSERT, (self._number(node.tree), *_node_row(node)))
+        row = _node_row(node, hash_bytes(node.input_hash))
+        self._sql.run(_INSERT, (self._number(node.tree), *row))
         if node.kind is NodeKind.SUMMARY:
             self._index(node)
         return True
 
     def put_nodes(self, nodes: Sequence[Node]) -> None:
-        self._sql.many(_INSERT, ((self._number(node.tree), *_node_row(node)) for node in nodes))
+        hashes = hashes_bytes([node.input_hash for node in nodes])
+        self._sql.many(
+            _INSERT,
+            (
+                (self._number(node.tree), *_node_row(node, input_hash))
+                for node, input_hash in zip(nodes, hashes, strict=True)
+            ),
+        )
         for node in nodes:
             if node.kind is NodeKind.SUMMARY:
                 self._index(node)
@@ -261,15 +270,15 @@ class SqliteTrees:
 _decode_entries = msgspec.json.Decoder(list[tuple[int, int, int, int, int]]).decode
 
 
-def _node_row(node: Node) -> tuple[str | bytes | int | None, ...]:
+def _node_row(node: Node, input_hash: bytes | str) -> tuple[str | bytes | int | None, ...]:
     return (
         node.span.start,
         node.span.count,
         node.revision,
-        code(NODE_KINDS, node.kind.value),
+        code(NODE_KINDS, node.kind),
         node.label,
         node.text,
-        hash_bytes(node.input_hash),
+        input_hash,
         code(MAKERS, node.model),
         code(MAKERS, node.prompt_version),
         node.born,
