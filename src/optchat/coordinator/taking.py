@@ -126,7 +126,9 @@ class Taking:
     def _seal_together(self, run: Run, batch: Sequence[Reading]) -> None:
         left = list(batch)
         while left:
-            sealed, left = self.store.write(lambda tx, part=left: self._portion(tx, part))
+            sealed, left = self.store.write(
+                lambda tx, part=left: self._portion(tx, part), self._placed.set
+            )
             run.status.records += sealed
             if self.stopping.is_set():
                 return
@@ -138,7 +140,6 @@ class Taking:
         readings = [_lacking(reading, _held(tx, reading)) for reading in batch]
         answers = take_in(tx, self.deps, readings)
         more = [one for one, a in zip(batch, answers, strict=True) if a.need and a.sealed]
-        self._placed.set()
         return sum(a.sealed for a in answers), more
 
     def _unreadable(self, run: Run, host_session: str, code: str) -> None:

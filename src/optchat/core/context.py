@@ -199,4 +199,4 @@ def utc_minute(time_ms: int) -> str:
 
 @lru_cache(maxsize=4096)
 def _minute(minute: int) -> str:
-    return datetime.fromtimestamp(60 * minute, UTC).strftime("%Y-%m-%dT%H:%MZ")
+    return f"{datetime.fromtimestamp(60 * minute, UTC).isoformat()[:16]}Z"

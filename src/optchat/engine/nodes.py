@@ -250,7 +250,8 @@ def merged_bytes_max(forest: Forest, span: Span, children: tuple[Node, Node]) ->
 
 def _room(forest: Forest, span: Span, label: str, children: tuple[Node, Node]) -> int:
     frame = len(context.line(str(forest.ref(span)), label, "").encode())
-    members = sum(forest.entry_of(child).line_bytes for child in children)
+    left, right = children
+    members = forest.entry_of(left).line_bytes + forest.entry_of(right).line_bytes
     return min(SUMMARY_BYTES_MAX, members - frame - 1)
 
 

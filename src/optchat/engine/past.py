@@ -75,7 +75,10 @@ class Publishing:
             if turn.scope_id is None or not cover:
                 continue
             if turn.scope_id not in names:
-                known = tx.sessions.session_in(turn.scope_id, session.session_id)
+                is_own = turn.scope_id == session.scope_id
+                known = (
+                    session if is_own else tx.sessions.session_in(turn.scope_id, session.session_id)
+                )
                 names[turn.scope_id] = session_name(tx, known) if known is not None else None
             name = names[turn.scope_id]
             if name is None:

@@ -180,17 +180,17 @@ class Sealing:
     ) -> list[Record]:
         """Each source with its place."""
         session, sealed_ms = self.session, self._deps.clock.now_ms()
-        worktree, rest = self._info.worktree, iter(sources)
+        generation, worktree, first = session.generation, self._info.worktree, draft.start_seq
         found: list[Record] = []
         for message in draft.messages:
-            for seq in range(message.start_seq, message.end_seq_exclusive):
-                source = next(rest)
+            start, end = message.start_seq, message.end_seq_exclusive
+            for seq, source in enumerate(sources[start - first : end - first], start):
                 found.append(
                     Record(
                         session.session_id,
-                        session.generation,
+                        generation,
                         seq,
-                        revised(source.key, session.generation),
+                        revised(source.key, generation),
                         turns[message.turn].turn_id,
                         message.message_id,
                         source.kind,

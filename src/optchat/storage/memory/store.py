@@ -57,8 +57,11 @@ class MemoryStore:
         self._inside: int | None = None
         self._closed = False
 
-    def write(self, work: Callable[[Tx], T]) -> T:
-        return self._run(work, writable=True)
+    def write(self, work: Callable[[Tx], T], committing: Callable[[], None] | None = None) -> T:
+        found = self._run(work, writable=True)
+        if committing is not None:
+            committing()
+        return found
 
     def read(self, work: Callable[[Tx], T]) -> T:
         return self._run(work, writable=False)

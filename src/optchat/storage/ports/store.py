@@ -106,8 +106,11 @@ class Tx(Protocol):
 class Store(Protocol):
     """A transactional store. Both calls may run ``work`` again; neither is held open."""
 
-    def write(self, work: Callable[[Tx], T]) -> T:
+    def write(self, work: Callable[[Tx], T], committing: Callable[[], None] | None = None) -> T:
         """Run ``work`` alone, durably: all of it is there after return, or nothing after a raise.
+
+        ``committing`` is called when nothing is left but to make it durable, which takes no part of
+        the interpreter; not if ``work`` raised.
 
         Raises:
             StoreBusy, DiskFull, Fenced: nothing of ``work`` is kept.

@@ -27,6 +27,9 @@ MAKERS = Names("verbatim", "import", "none")
 STATUSES = Names("completed", "error", "interrupted")
 
 _STANDARD = str.maketrans("-_", "+/")
+_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+_LAST = (frozenset(_ALPHABET), frozenset(_ALPHABET[::4]), frozenset(_ALPHABET[::16]))
+"""What the last of whole, three and two characters of four can be, when no bit is left over."""
 _BASE64 = re.compile(r"(?:[A-Za-z0-9_-]{4})*(?:[A-Za-z0-9_-]{2,3})?")
 
 
@@ -52,10 +55,17 @@ def hash_bytes(text: str) -> bytes | str:
 def hashes_bytes(texts: Sequence[str]) -> list[bytes | str]:
     """``hash_bytes`` of each text, faster where all are keys of one length."""
     chars = len(texts[0]) if texts else 0
-    whole = "".join(texts)
-    if chars and chars % 4 == 0 and {*map(len, texts)} == {chars} and _BASE64.fullmatch(whole):
-        data, size = a2b_base64(whole.translate(_STANDARD)), chars // 4 * 3
-        return [data[at : at + size] for at in range(0, len(data), size)]
+    fill = "A" * (-chars % 4)  # nothing but zeros behind the last byte
+    whole = fill.join([*texts, ""])
+    if (
+        len(fill) < 3
+        and {*map(len, texts)} == {chars}
+        and {text[-1:] for text in texts} <= _LAST[len(fill)]
+        and _BASE64.fullmatch(whole)
+    ):
+        data, step = a2b_base64(whole.translate(_STANDARD)), (chars + 3) // 4 * 3
+        size = step - len(fill)
+        return [data[at : at + size] for at in range(0, len(data), step)]
     return list(map(hash_bytes, texts))
 
 

@@ -153,7 +153,7 @@ insert into record_fts (record_fts, rank) values ('secure-delete', 1);
 -- Bytes that a transaction gathers before they are written as a piece of the index, to be merged.
 insert into record_fts (record_fts, rank) values ('hashsize', 8388608);
 -- Fewer and larger merges: an import costs an eighth less, and the index takes less room.
-insert into record_fts (record_fts, rank) values ('automerge', 8);
+insert into record_fts (record_fts, rank) values ('automerge', 16);
 create virtual table record_places using fts5vocab (record_fts, instance);
 create virtual table record_words using fts5vocab (record_fts, row);
 

@@ -86,8 +86,10 @@ class SqliteRecords:
         short = dict(zip(pairs, hashes_bytes(list(pairs)), strict=True))
         following = SqliteMeta(self._sql).next_docs(len(records))
         rows: list[Args] = []
+        where, place = _where(records[0]), places[_where(records[0])]
         for doc, (r, key) in enumerate(zip(records, keys, strict=True), following):
-            place = places[_where(r)]
+            if where != (r.project_id, r.worktree, r.commit):
+                where, place = _where(r), places[_where(r)]
             rows.append(
                 (
                     doc,

@@ -89,8 +89,9 @@ class SystemClock:
 class _Unit(Generic[T]):
     """A piece of work for the writer thread and where its outcome goes."""
 
-    def __init__(self, work: Callable[[Tx], T]) -> None:
+    def __init__(self, work: Callable[[Tx], T], committing: Callable[[], None] | None) -> None:
         self.work = work
+        self._committing = committing
         self.future: Future[T] = Future()
         self._deliver: Callable[[], None] = lambda: None
 
@@ -101,6 +102,11 @@ class _Unit(Generic[T]):
     def run(self, tx: Tx) -> None:
         # Without itself in it: what a unit holds is to go with its last use.
         self._deliver = partial(self.future.set_result, self.work(tx))
+
+    def placed(self) -> None:
+        """Nothing is left but to commit."""
+        if self._committing is not None:
+            self._committing()
 
     def fail(self, error: BaseException) -> None:
         self._deliver = partial(self.future.set_exception, error)
@@ -173,13 +179,15 @@ class SqliteStore:
         """Commits so far that changed something, each with its sync."""
         return self._writer.commits
 
-    def write(self, work: Callable[[Tx], T]) -> T:
-        return self.submit(work).result()
+    def write(self, work: Callable[[Tx], T], committing: Callable[[], None] | None = None) -> T:
+        return self.submit(work, committing).result()
 
-    def submit(self, work: Callable[[Tx], T]) -> Future[T]:
+    def submit(
+        self, work: Callable[[Tx], T], committing: Callable[[], None] | None = None
+    ) -> Future[T]:
         """``write`` without waiting: the future is done after the commit, or the failure."""
         self._check_not_nested()
-        unit = _Unit(work)
+        unit = _Unit(work, committing)
         self._send(unit)
         return unit.future
 
@@ -358,6 +366,7 @@ class SqliteStore:
             self._check_owner(tx)
             unit.run(tx)
             tx.flush()
+            unit.placed()
         except BaseException as error:  # whatever it is belongs to who asked
             if not self._writer.in_transaction:  # SQLite rolled all of it back, as on a full disk
                 raise self._lost(error) from error
