@@ -89,8 +89,9 @@ def sync_path(path: Path) -> None:
 class Connection:
     """One SQLite connection; used by one thread at a time.
 
-    ``statements`` and ``commits`` count for tests and benchmarks; a commit that changed nothing is
-    not counted, since it syncs nothing. ``wal_pages`` is the log's length after the last commit.
+    ``statements`` and ``commits`` count for tests and benchmarks. A statement over many rows is
+    one, whether they are bound one after the other or come from JSON; a commit that changed nothing
+    is none, since it syncs nothing. ``wal_pages`` is the log's length after the last commit.
     """
 
     def __init__(self, path: Path, *, readonly: bool) -> None:
@@ -161,7 +162,7 @@ class Connection:
     def many(self, sql: str, rows: Iterable[Args]) -> None:
         """Run one writing statement for each of ``rows``."""
         held = list(rows)
-        self.statements += len(held)
+        self.statements += bool(held)
         with _ours():
             self._db.executemany(sql, held).fetchall()
 

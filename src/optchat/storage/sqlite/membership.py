@@ -14,8 +14,11 @@ from optchat.refs import SessionId
 from optchat.storage.sqlite.connection import Row, Sql
 
 _MESSAGE = "session_id, position, message_id, digest, turn_id, start_seq, end_seq_exclusive"
-_DIGEST = "iif({0} glob '*[^0-9a-f]*', {0}, coalesce(unhex({0}), {0}))"
-"""A digest in hexadecimals as its bytes; another text as it is."""
+_INSERT = (
+    f"insert into message ({_MESSAGE}) values "
+    # A digest in hexadecimals as its bytes; another text as it is.
+    "(?1, ?2, ?3, iif(?4 glob '*[^0-9a-f]*', ?4, coalesce(unhex(?4), ?4)), ?5, ?6, ?7)"
+)
 
 
 class SqliteMembership:
@@ -58,25 +61,17 @@ class SqliteMembership:
     def put(self, message: HostMessage) -> None:
         self._check_ids(message.session_id, (message,))
         self._sql.run(
-            f"insert into message ({_MESSAGE}) "
-            f"values (?1, ?2, ?3, {_DIGEST.format('?4')}, ?5, ?6, ?7) "
-            "on conflict (session_id, position) do update set message_id = excluded.message_id, "
+            f"{_INSERT} on conflict (session_id, position) do update set message_id = excluded.message_id, "
             "digest = excluded.digest, turn_id = excluded.turn_id, "
             "start_seq = excluded.start_seq, end_seq_exclusive = excluded.end_seq_exclusive",
-            (message.session_id, *_message_row(message)),
+            _message_row(message),
         )
 
     def put_many(self, messages: Sequence[HostMessage]) -> None:
         if not messages:
             return
         self._check_ids(messages[0].session_id, messages)
-        rows = [_message_row(message) for message in messages]
-        self._sql.run(
-            f"insert into message ({_MESSAGE}) select ?2, value ->> 0, value ->> 1, "
-            f"{_DIGEST.format('value ->> 2')}, value ->> 3, value ->> 4, value ->> 5 "
-            "from json_each(?1)",
-            (msgspec.json.encode(rows).decode(), messages[0].session_id),
-        )
+        self._sql.many(_INSERT, map(_message_row, messages))
 
     def truncate(self, session_id: SessionId, position: int) -> None:
         self._sql.run(
@@ -98,8 +93,8 @@ class SqliteMembership:
 
 
 def _message_row(message: HostMessage) -> tuple[str | int, ...]:
-    """The columns of a message behind its session's."""
     return (
+        message.session_id,
         message.position,
         message.message_id,
         message.digest,

@@ -48,7 +48,7 @@ GROUP_UNITS_MAX = 64
 GROUP_MS_MAX = 10
 """Nobody waits longer than this for other units to join the commit."""
 
-CHECKPOINT_PAGES = 1_000
+CHECKPOINT_PAGES = 3_000
 TRUNCATE_PAGES = 4_000
 """4 MiB of log are moved without waiting for anybody; at 16 MiB readers are waited for."""
 

@@ -94,13 +94,11 @@ class SqliteTurns:
         )
 
     def put_many(self, turns: Sequence[Turn]) -> None:
-        rows = [_turn_row(turn) for turn in turns]
-        self._sql.run(
+        self._sql.many(
             "insert into turn (turn_id, session_id, generation, key, start_seq, opened_ms, "
             "scope_id, end_seq_exclusive, outcome, closed_ms, news, checkpoints) "
-            "select value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, "
-            "value ->> 6, value ->> 7, value ->> 8, value ->> 9, '', '[]' from json_each(?)",
-            (msgspec.json.encode(rows).decode(),),
+            "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '', '[]')",
+            map(_turn_row, turns),
         )
 
     def remove(self, session_id: SessionId) -> None:
