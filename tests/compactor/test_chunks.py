@@ -192,7 +192,7 @@ def seal(tx):
     blob = tx.blobs.put(payload)
     tx.records.append([Record(session_id="s", generation=0, seq=0, event_key="e", turn_id="t",
         message_id="m", kind=RecordKind.TOOL_RESULT, host_time_ms=1, sealed_ms=1, payload=blob,
-        payload_bytes=len(payload), project_id="p", tool="bash")], [""])
+        payload_bytes=len(payload), project_id="p", tool="bash")], [b""])
     enqueue_node(tx, deps, SessionTree("s", 0), Span(0, 1), "s", "project:p", waits_for=())
     return blob
 blob = store.write(seal) if is_new else store.read(

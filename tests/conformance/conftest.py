@@ -82,7 +82,7 @@ class World:
                 record = self.a_record(
                     tree, generation.length, payload=payload, host_time_ms=host_time_ms
                 )
-                tx.records.append([record], [indexed(text)])
+                tx.records.append([record], [indexed(text).encode()])
                 made.append(record.seq)
             return tuple(made)
 

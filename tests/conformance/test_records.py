@@ -24,7 +24,7 @@ def payload(world):
 
 
 def append(world, *records, text: str = "") -> None:
-    world.write(lambda tx: tx.records.append(records, [text] * len(records)))
+    world.write(lambda tx: tx.records.append(records, [text.encode()] * len(records)))
 
 
 def test_a_sealed_record_comes_back_whole(world, tree, payload):
@@ -108,8 +108,8 @@ def test_a_caught_conflict_leaves_nothing_in_the_transaction(world, tree, payloa
             world.a_record(tree, 0, payload=BlobHash("0" * 64)),
         ):
             with pytest.raises((Conflict, IntegrityError)):
-                tx.records.append([record], ["text"])
-        tx.records.append([world.a_record(tree, 0, payload=payload)], ["text"])
+                tx.records.append([record], [b"text"])
+        tx.records.append([world.a_record(tree, 0, payload=payload)], [b"text"])
 
     world.write(work)
     assert world.read(lambda tx: tx.records.count()) == 1

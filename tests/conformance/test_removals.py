@@ -97,7 +97,7 @@ def test_own_results_are_those_of_the_memory_tools_and_their_aliases(world):
         )
     ):
         record = world.a_record(a, seq, kind=kind, tool=tool, payload=payload)
-        world.write(lambda tx, r=record: tx.records.append([r], [""]))
+        world.write(lambda tx, r=record: tx.records.append([r], [b""]))
     found = world.read(lambda tx: tx.records.own_results(a.session_id))
     assert [r.seq for r in found] == [0, 4, 5]
 

@@ -25,7 +25,7 @@ def test_a_raise_leaves_nothing(world):
         tx.meta.put("key", "value")
         tx.meta.raise_epoch()
         tx.blobs.put(b"new payload")
-        tx.records.append([world.a_record(tree, 1, payload=tx.blobs.put(b"one"))], ["one text"])
+        tx.records.append([world.a_record(tree, 1, payload=tx.blobs.put(b"one"))], [b"one text"])
         tx.turns.put(world.a_turn("t9"))
         tx.trees.put_node(world.a_node(tree, Span(0, 1)))
         tx.publications.append(world.a_publication(tree, 1))
@@ -151,7 +151,7 @@ def test_many_threads_seal_without_gap_or_loss(world):
             if any(r.event_key == key for r in tx.records.range(tree, 0, generation.length)):
                 return
             record = world.a_record(tree, generation.length, payload=payload, event_key=key)
-            tx.records.append([record], [f"text {number}"])
+            tx.records.append([record], [f"text {number}".encode()])
 
         world.write(work)
 

@@ -145,7 +145,9 @@ class Stores(RuleBasedStateMachine):
                 tx.sessions.put_generation(Generation(session_id=session_id, number=0))
                 tree = SessionTree(session_id, 0)
                 for seq, text in enumerate(said):
-                    tx.records.append([a_record(tx, tree, seq, text, seq)], [indexed(text)])
+                    tx.records.append(
+                        [a_record(tx, tree, seq, text, seq)], [indexed(text).encode()]
+                    )
             for seq, span in enumerate(covers):
                 tree = SessionTree(SESSIONS[seq % 2], 0)
                 born = tx.meta.next_csn()
@@ -204,7 +206,7 @@ class Stores(RuleBasedStateMachine):
             start = generation.length if generation is not None else 0
             put_many(tx, [text.encode() for text in said])
             made = [a_record(tx, tree, start + n, text, at) for n, text in enumerate(said)]
-            tx.records.append(made, list(map(indexed, said)))
+            tx.records.append(made, [indexed(text).encode() for text in said])
 
         self.both(work)
 
@@ -214,7 +216,7 @@ class Stores(RuleBasedStateMachine):
             made = [a_record(tx, tree, seq, text, 0) for seq in seqs]
             if not kept:
                 made[-1] = msgspec.structs.replace(made[-1], payload=BlobHash("f" * 64))
-            tx.records.append(made, [indexed(text)] * len(made))
+            tx.records.append(made, [indexed(text).encode()] * len(made))
 
         self.both(work)
 

@@ -95,7 +95,7 @@ def seal(tx: Tx, text: str) -> int:
         payload_bytes=len(text),
         project_id=ProjectId("p"),
     )
-    tx.records.append([record], [indexed(text)])
+    tx.records.append([record], [indexed(text).encode()])
     return record.seq
 
 

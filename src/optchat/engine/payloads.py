@@ -37,9 +37,15 @@ class Source(msgspec.Struct, kw_only=True, array_like=True, gc=False):
     status: str | None = None
     truncated: str | None = None
     attachments: tuple[str, ...] = ()
-    words: str = ""  # what the index is given of it
+    words: bytes = b""  # what the index is given of it, in UTF-8
+    as_is: bool = False  # it is given the payload, which is not told twice, and ``words`` behind it
     key: str = ""  # of its event, as ``event_key`` gives it
     blob: BlobHash = BlobHash("")  # the payload's name
+
+    @property
+    def indexed(self) -> bytes:
+        """What the index is given of it, in UTF-8."""
+        return self.payload + self.words if self.as_is else self.words
 
 
 Prepared = Mapping[str, Sequence[Source]]
@@ -88,7 +94,9 @@ def _sources(
         one.key = event_key(info.host, info.id, message.id, one.part_id, one.facet)
         one.blob = blob_hash(one.payload)
         searched = searched_text(one.kind, one.tool, one.attachments, one.payload)
-        one.words = indexed(searched)
+        one.words = indexed(searched).encode()
+        if one.words.startswith(one.payload):  # as most do
+            one.as_is, one.words = True, one.words[len(one.payload) :]
         if told is None:
             one.text = _told(one, searched, mask=mask)
         else:

@@ -129,7 +129,7 @@ class Sealing:
         turns = [self._turn(made, draft, at) for at, made in enumerate(draft.turns)]
         records = self._sealed(draft, turns, sources)
         self._tx.blobs.put_many({source.blob: source.payload for source in sources})
-        self._tx.records.append(records, [source.words for source in sources])
+        self._tx.records.append(records, [source.indexed for source in sources])
         if draft.goes_on and turns[0].outcome is not None:
             self._tx.turns.put(turns[0])
         self._tx.turns.put_many(turns[draft.goes_on :])

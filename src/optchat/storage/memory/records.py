@@ -22,7 +22,7 @@ class MemoryRecords:
         self._changes = changes
         self._tables = changes.tables
 
-    def append(self, records: Sequence[Record], words: Sequence[str]) -> None:
+    def append(self, records: Sequence[Record], words: Sequence[bytes]) -> None:
         if not records:
             return
         tree = SessionTree(records[0].session_id, records[0].generation)
@@ -35,7 +35,7 @@ class MemoryRecords:
             key = (tree, record.seq)
             self._changes.put(self._tables.records, key, record)
             if text:
-                self._changes.put(self._tables.words, key, stems(text))
+                self._changes.put(self._tables.words, key, stems(text.decode()))
         length = generation.length + len(records)
         self._changes.put(self._tables.generations, tree, replace(generation, length=length))
 

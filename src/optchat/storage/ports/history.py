@@ -108,12 +108,12 @@ class Sessions(Protocol):
 class Records(Protocol):
     """Sealed records."""
 
-    def append(self, records: Sequence[Record], words: Sequence[str]) -> None:
+    def append(self, records: Sequence[Record], words: Sequence[bytes]) -> None:
         """Seal records of one generation at its next seqs, and index ``words`` for search.
 
         The next seq is the generation's ``length``, which this raises by their number. ``words``
-        are the searched texts of their payloads, one each, as ``words.indexed`` gives them, which
-        is done before a transaction; "" indexes nothing. Which events are new is the engine's to
+        are the searched texts of their payloads, one each, as ``words.indexed`` gives them, in
+        UTF-8, which is done before a transaction; nothing in one indexes nothing. Which events are new is the engine's to
         tell, by the membership, in the same transaction (I5).
 
         Raises:

@@ -30,7 +30,7 @@ from optchat.storage.words import indexed
 DOCS_AT_ONCE = 500
 
 
-def add(sql: Sql, texts: Iterable[tuple[int, str]]) -> None:
+def add(sql: Sql, texts: Iterable[tuple[int, bytes]]) -> None:
     """Index the words of records that were just sealed, as ``indexed`` gives them, by documents."""
     sql.many(
         "insert into record_fts (rowid, text) values (?, ?)",

@@ -65,9 +65,9 @@ class SqliteRecords:
     def __init__(self, sql: Sql, blobs: SqliteBlobs) -> None:
         self._sql = sql
         self._blobs = blobs
-        self._unindexed: list[tuple[int, str]] = []
+        self._unindexed: list[tuple[int, bytes]] = []
 
-    def append(self, records: Sequence[Record], words: Sequence[str]) -> None:
+    def append(self, records: Sequence[Record], words: Sequence[bytes]) -> None:
         if not records:
             return
         tree, start = SessionTree(records[0].session_id, records[0].generation), records[0].seq
