@@ -42,7 +42,7 @@ def begin_session(
         host_store=info.store,
         host_mark=mark,
     )
-    session = enter(tx, new, scope_for(tx, deps, new))
+    session = _enter_new(tx, new, scope_for(tx, deps, new))
     unmade_from = 0 if as_history else None
     tx.sessions.put_generation(Generation(session_id=session_id, number=0, unmade_from=unmade_from))
     return session
@@ -88,12 +88,18 @@ def scope_for(tx: Tx, deps: Deps, session: Session) -> ScopeId:
 def enter(tx: Tx, session: Session, scope_id: ScopeId) -> Session:
     """The session in a scope, under the number that it has there, or else the next one."""
     known = tx.sessions.session_in(scope_id, session.session_id)
-    if known is not None:
-        number = known.number
-    else:
-        scope = _ensure_scope(tx, scope_id, session.project_id)
-        number = scope.sessions + 1
-        tx.sessions.put_scope(replace(scope, sessions=number))
+    if known is None:
+        return _enter_new(tx, session, scope_id)
+    moved = replace(session, scope_id=scope_id, number=known.number)
+    tx.sessions.put_session(moved)
+    return moved
+
+
+def _enter_new(tx: Tx, session: Session, scope_id: ScopeId) -> Session:
+    """The session in a scope that has not known it yet."""
+    scope = _ensure_scope(tx, scope_id, session.project_id)
+    number = scope.sessions + 1
+    tx.sessions.put_scope(replace(scope, sessions=number))
     moved = replace(session, scope_id=scope_id, number=number)
     tx.sessions.put_session(moved)
     return moved

@@ -113,8 +113,8 @@ class Records(Protocol):
 
         The next seq is the generation's ``length``, which this raises by their number. ``words``
         are the searched texts of their payloads, one each, as ``words.indexed`` gives them, in
-        UTF-8, which is done before a transaction; nothing in one indexes nothing. Which events are new is the engine's to
-        tell, by the membership, in the same transaction (I5).
+        UTF-8, which is done before a transaction; an empty one indexes nothing. Which events are
+        new is the engine's to tell, by the membership, in the same transaction (I5).
 
         Raises:
             Conflict: the seqs are not the next ones, or there is no such generation.

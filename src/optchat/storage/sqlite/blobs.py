@@ -243,17 +243,21 @@ class _Packing:
         """The rows of these payloads, each with its place in a pack."""
         blobs: list[_BlobRow] = []
         for blob, payload in payloads.items():
-            if len(payload) <= SMALL_BYTES_MAX:
-                if self._total + len(payload) > BLOB_CHUNK_BYTES:
+            size = len(payload)
+            if size <= SMALL_BYTES_MAX:
+                if self._total + size > BLOB_CHUNK_BYTES:
                     self.end()
                 if self._open is None:
                     self._open = (self._pack, self._blob)
                     self._pack += 1
-                blobs.append(self._row(blob, payload, self._open[0], self._total))
+                row = (self._blob, bytes.fromhex(blob), size, self._open[0], self._total)
+                blobs.append(row)
+                self._blob += 1
                 self._members.append(payload)
-                self._total += len(payload)
+                self._total += size
                 continue
-            blobs.append(self._row(blob, payload, self._pack, 0))
+            blobs.append((self._blob, bytes.fromhex(blob), size, self._pack, 0))
+            self._blob += 1
             for at in range(0, len(payload), BLOB_CHUNK_BYTES):
                 chunk = payload[at : at + BLOB_CHUNK_BYTES]
                 self._end(self._pack, self._blob - 1, chunk)
@@ -278,11 +282,6 @@ class _Packing:
     def _end(self, pack: int, first_blob: int, held: bytes) -> None:
         packed = _compressing.submit(_packed, held)
         self._whole[pack] = _Pack(first_blob, self._blob, packed)
-
-    def _row(self, blob: BlobHash, payload: bytes, pack: int, at: int) -> _BlobRow:
-        row = (self._blob, bytes.fromhex(blob), len(payload), pack, at)
-        self._blob += 1
-        return row
 
 
 def _json(values: Collection[BlobHash] | Collection[int]) -> str:

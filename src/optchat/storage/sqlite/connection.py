@@ -100,7 +100,7 @@ class Connection:
         self.commits = 0
         self.wal_pages = 0
         flags = apsw.SQLITE_OPEN_READONLY if readonly else apsw.SQLITE_OPEN_READWRITE
-        with _ours():
+        with _OURS:
             # Any, because apsw's stubs name collections.abc.Buffer, which Python 3.11 has not.
             self._db: Any = apsw.Connection(str(path), flags=flags)
             self._db.set_busy_timeout(BUSY_TIMEOUT_MS)
@@ -143,19 +143,19 @@ class Connection:
     def all(self, sql: str, args: Args = ()) -> list[Row]:
         """Every row of one statement."""
         self.statements += 1
-        with _ours():
+        with _OURS:
             return self._db.execute(sql, args).fetchall()
 
     def one(self, sql: str, args: Args = ()) -> Row | None:
         """The first row, if there is one."""
         self.statements += 1
-        with _ours():
+        with _OURS:
             return self._db.execute(sql, args).fetchone()
 
     def run(self, sql: str, args: Args = ()) -> int:
         """Run a statement that writes; the number of rows it changed."""
         self.statements += 1
-        with _ours():
+        with _OURS:
             self._db.execute(sql, args).fetchall()
             return self._db.changes()
 
@@ -163,13 +163,13 @@ class Connection:
         """Run one writing statement for each of ``rows``."""
         held = list(rows)
         self.statements += bool(held)
-        with _ours():
+        with _OURS:
             self._db.executemany(sql, held).fetchall()
 
     def script(self, sql: str) -> None:
         """Run several statements, for migrations."""
         self.statements += 1
-        with _ours():
+        with _OURS:
             self._db.execute(sql).fetchall()
 
     @property
@@ -178,11 +178,11 @@ class Connection:
 
     @property
     def schema_version(self) -> int:
-        with _ours():
+        with _OURS:
             return int(self._db.pragma("user_version"))
 
     def set_schema_version(self, version: int) -> None:
-        with _ours():
+        with _OURS:
             self._db.pragma("user_version", version)
 
     def begin(self) -> None:
@@ -214,7 +214,7 @@ class Connection:
         mode = apsw.SQLITE_CHECKPOINT_TRUNCATE if truncate else apsw.SQLITE_CHECKPOINT_PASSIVE
         self._db.set_busy_timeout(CHECKPOINT_WAIT_MS)
         try:
-            with _ours():
+            with _OURS:
                 pages, moved = self._db.wal_checkpoint(mode=mode)
         except StoreBusy:
             return False
@@ -230,7 +230,7 @@ class Connection:
         A full-text index that merges its pieces, as after an import, leaves some; how many is
         bounded by the size of a piece.
         """
-        with _ours():
+        with _OURS:
             self._db.execute("pragma incremental_vacuum").fetchall()
 
     def scrub(self, folder: Path) -> bool:
@@ -242,7 +242,7 @@ class Connection:
         Returns:
             As ``checkpoint``.
         """
-        with _ours():
+        with _OURS:
             self._db.pragma("temp_store_directory", str(folder))
             self._db.pragma("temp_store", 1)  # a file, nameless, beside the store and as private
             try:
@@ -253,11 +253,11 @@ class Connection:
 
     def vacuum_into(self, target: Path) -> None:
         """Write a whole, consistent copy to ``target``, an empty or missing file."""
-        with _ours():
+        with _OURS:
             self._db.execute("vacuum into ?", (str(target),)).fetchall()
 
     def close(self) -> None:
-        with _ours():
+        with _OURS:
             self._db.close()
 
 
@@ -288,10 +288,10 @@ class Sql:
         return self._connection
 
 
-class _ours:  # noqa: N801
+class _Ours:
     """Every error of SQLite leaves this block as one of ours.
 
-    A class instead of a generator, because it surrounds every statement.
+    A class instead of a generator, and one object, because it surrounds every statement.
     """
 
     def __enter__(self) -> None:
@@ -303,6 +303,8 @@ class _ours:  # noqa: N801
         if isinstance(error, UnicodeEncodeError):
             raise BadInput("A text holds half of a surrogate pair; nothing was kept.") from error
 
+
+_OURS = _Ours()
 
 _BY_TYPE: tuple[tuple[type[apsw.Error], Callable[[apsw.Error], Exception]], ...] = (
     (apsw.BusyError, lambda _: StoreBusy("Another process holds the store.")),

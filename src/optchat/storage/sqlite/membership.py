@@ -61,7 +61,8 @@ class SqliteMembership:
     def put(self, message: HostMessage) -> None:
         self._check_ids(message.session_id, (message,))
         self._sql.run(
-            f"{_INSERT} on conflict (session_id, position) do update set message_id = excluded.message_id, "
+            f"{_INSERT} on conflict (session_id, position) do update set "
+            "message_id = excluded.message_id, "
             "digest = excluded.digest, turn_id = excluded.turn_id, "
             "start_seq = excluded.start_seq, end_seq_exclusive = excluded.end_seq_exclusive",
             _message_row(message),
