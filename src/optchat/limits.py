@@ -21,7 +21,7 @@ NEWS_BYTES_MAX = 12 * 1024
 SHARED_BASE_NEWS_BYTES_MAX = 6 * 1024
 """News past which the scope's rendered shared base is renewed at the next fold."""
 
-BLOB_CHUNK_BYTES = 512 * 1024
+BLOB_CHUNK_BYTES = 1024 * 1024
 """Payload bytes in one stored chunk, before compression."""
 
 RECALLED_LINES_MAX = 5
