@@ -171,7 +171,7 @@ MUTANTS = (
             ),
             (
                 "engine/sealing.py",
-                "return turn.closed_ms < self.request.session.created_ms",
+                "return turn.closed_ms < self._info.created_ms",
                 "return False",
             ),
         ),

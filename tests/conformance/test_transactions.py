@@ -229,3 +229,17 @@ def test_a_closed_store_refuses_and_closing_again_is_harmless(world):
     for call in (world.read, world.write):
         with pytest.raises(StorageError):
             call(lambda tx: tx.meta.csn())
+
+
+def test_who_writes_hears_when_nothing_is_left_but_to_commit(world):
+    """Once, after the work, before it returns; and not of work that raised."""
+    heard: list[str] = []
+
+    def fail(tx):
+        raise KeyError("a reason")
+
+    world.store.write(lambda tx: heard.append("work"), lambda: heard.append("committing"))
+    assert heard == ["work", "committing"]
+    with pytest.raises(KeyError):
+        world.store.write(fail, lambda: heard.append("not this"))
+    assert heard == ["work", "committing"]

@@ -6,6 +6,7 @@ import json
 import random
 from typing import Any
 
+import msgspec
 import pytest
 
 from optchat.core.records import RecordKind
@@ -58,6 +59,24 @@ def whole(bench: Any) -> None:
 
 def busy(bench: Any) -> int:
     return sum(bench.counts().values())
+
+
+def test_a_session_drafted_by_who_reads_it_is_sealed_as_one_that_is_drafted_here(make_bench):
+    """§3: the same records, messages, turns and lines, whoever made out what they are."""
+    found: list[Any] = []
+    for is_drafted in (True, False):
+        bench = make_bench()
+        session = past(bench, "A", 3)
+        session.user("and then?")
+        read = reading(session, idle=False)
+        assert read.draft is not None
+        assert read.draft.turns[0].line
+        read = read if is_drafted else msgspec.structs.replace(read, draft=None)
+        bench.store.write(lambda tx, deps=bench.deps, one=read: take_in(tx, deps, [one]))
+        tree = ScopeTree(bench.scope().scope_id)
+        leaves = bench.read(lambda tx, tree=tree: tx.trees.leaves_from(tree, 0, 9))
+        found.append((bench.state(), leaves, bench.held()))
+    assert found[0] == found[1]
 
 
 def test_a_past_turn_is_published_at_once_under_a_line_that_only_names_it(bench):

@@ -97,7 +97,7 @@ def test_how_often_the_host_reports_does_not_matter(make_bench):
 def by_turn(session_state, which: int) -> list:
     """Rows with the key of their turn instead of its id, which counts what was made before."""
     keys = {turn.turn_id: turn.key for turn in session_state[2]}
-    return [dataclasses.replace(row, turn_id=keys[row.turn_id]) for row in session_state[which]]
+    return [msgspec.structs.replace(row, turn_id=keys[row.turn_id]) for row in session_state[which]]
 
 
 def test_an_idle_report_before_the_messages_are_known_is_harmless(bench):

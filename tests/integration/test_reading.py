@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,14 @@ import pytest
 from optchat.config import Compactor, Config
 from optchat.coordinator import reading, taking
 from optchat.coordinator.importing import Importing
-from optchat.coordinator.reading import Item, Order, Unread, read_ahead, read_here
+from optchat.coordinator.reading import (
+    Item,
+    Order,
+    Telling,
+    Unread,
+    read_ahead,
+    read_here,
+)
 from optchat.engine.deps import Deps
 from optchat.engine.intake import Reading
 from optchat.errors import CoordinatorError
@@ -122,3 +130,35 @@ def test_a_store_that_is_gone_by_then_is_an_error(store: Path) -> None:
     store.unlink()
     with closing(read_ahead(asked)) as items, pytest.raises(CoordinatorError):
         next(items)
+
+
+def test_what_is_told_ahead_arrives_whole_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much less may be ahead than is told."""
+    monkeypatch.setattr(reading, "AHEAD_BYTES", 100)
+    told = [bytes([number % 256]) * (number * 37) for number in range(300)]
+    to_read, to_write = os.pipe()
+    with ThreadPoolExecutor(1) as listening, os.fdopen(to_read, "rb") as pipe:
+        heard = listening.submit(pipe.read)
+        with closing(Telling(to_write)) as telling:
+            for item in told:
+                telling.tell(item)
+        os.close(to_write)
+        assert heard.result() == b"".join(len(i).to_bytes(4, "big") + i for i in told)
+
+
+def test_who_tells_waits_for_the_listener_and_hears_that_there_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No more than what is ahead, what the pipe holds, and what it is being given is told."""
+    monkeypatch.setattr(reading, "AHEAD_BYTES", 100_000)
+    to_read, to_write = os.pipe()
+    telling, item = Telling(to_write), bytes(10_000)
+    with ThreadPoolExecutor(1) as talking:
+        all_told = talking.submit(lambda: [telling.tell(item) for _ in range(1_000)])
+        told_at_once = wait([all_told], timeout=0.5).done
+        os.close(to_read)
+        telling.close()
+        with pytest.raises(BrokenPipeError):
+            all_told.result()
+    os.close(to_write)
+    assert not told_at_once

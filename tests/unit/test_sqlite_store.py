@@ -724,3 +724,12 @@ def test_a_statement_is_planned_once_whatever_the_values(path):
     store.close()
     assert first > 0
     assert again == 0
+
+
+def test_the_number_of_a_document_is_not_given_again(path, store):
+    """A word index and its columns would take one record for another."""
+    store.write(lambda tx: seal(tx, "one"))
+    store.write(lambda tx: seal(tx, "two"))
+    store.write(lambda tx: tx.records.remove(TREE, 1, 2))
+    store.write(lambda tx: seal(tx, "three"))
+    assert raw(path, "select doc from record order by doc") == [(1,), (3,)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 import subprocess
 import sys
 import threading
@@ -115,7 +116,7 @@ def _items(pipe: IO[bytes]) -> Iterator[Item]:
         yield decode(told)
 
 
-def _serve(asked: IO[bytes], pipe: IO[bytes]) -> None:
+def _serve(asked: IO[bytes], pipe: int) -> None:
     """Read what is asked for and tell of it, until nobody listens any more."""
     order = msgspec.msgpack.decode(asked.read(), type=Order)
     source = open_source(Path(order.path))
@@ -124,19 +125,21 @@ def _serve(asked: IO[bytes], pipe: IO[bytes]) -> None:
     # One that has gone since the order was written is none to read.
     wanted = [listed[name] for name in order.ids if name in listed]
     encode = msgspec.msgpack.Encoder().encode
-    with closing(_Telling(pipe)) as telling:
+    with closing(Telling(pipe)) as telling:
         for item in read_here(source, wanted, sessions, SystemClock(), mask=order.mask):
             telling.tell(encode(item))
 
 
-class _Telling:
+class Telling:
     """Writes what was read into a pipe beside the reading, so that neither waits for the other.
 
     At most ``AHEAD_BYTES`` and one item are ahead of who listens. All that has gathered goes in one
-    call: each time that the pipe has taken one, the interpreter has to be waited for.
+    call: each time that the pipe has taken one, the interpreter has to be waited for. Written to
+    its descriptor: through Python's buffer, other bytes arrive when the process was stopped and
+    goes on in the middle of a call.
     """
 
-    def __init__(self, pipe: IO[bytes]) -> None:
+    def __init__(self, pipe: int) -> None:
         self._pipe = pipe
         self._gathered = bytearray()
         self._is_over = False
@@ -165,8 +168,9 @@ class _Telling:
     def _write(self) -> None:
         try:
             while gathered := self._take():
-                self._pipe.write(gathered)
-            self._pipe.flush()
+                left = memoryview(gathered)
+                while left:
+                    left = left[os.write(self._pipe, left) :]
         except OSError as error:
             with self._changed:
                 self._gone = error
@@ -184,7 +188,7 @@ def main() -> int:
     logs.configure()
     gc.set_threshold(100_000)  # what is read is in no cycle
     try:
-        _serve(sys.stdin.buffer, sys.stdout.buffer)
+        _serve(sys.stdin.buffer, sys.stdout.fileno())
     except BrokenPipeError:
         return 1
     except Exception:
