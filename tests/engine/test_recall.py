@@ -153,3 +153,46 @@ def test_an_index_of_other_rules_is_made_anew_and_says_what_is_missing(asking):
     bench.store.complete_search()
     assert b.call("memory_search", query="kestrel").data_json == before
     assert bench.store.damage() == ()
+
+
+def first(bench, query: str) -> dict:
+    b = bench.session("Q")
+    bench.drain()
+    b.user("find it")
+    b.sync()
+    b.assemble()
+    return ask(b, query)["hits"][0]
+
+
+FILLER = "loud words of a tool that nobody asks for "
+"""Not the words of a query."""
+
+
+def test_what_was_said_goes_before_a_title_that_names_as_much(bench):
+    """A title is no evidence, and nothing stands beside it (§8)."""
+    bench.session("A", title="Heron and osprey").turn("what is left?", "the usual")
+    said = bench.session("B", title="Osprey nests")
+    said.turn("shall we count heron or osprey?", "both")
+    found = first(bench, "heron osprey")
+    assert (found["session"], found["kind"]) == ("s2", "user")
+
+
+def test_a_text_is_long_among_typical_ones_however_long_a_few_outputs_are(bench):
+    """A long message that repeats a word is not as good as a short one that says it (§8)."""
+    a = bench.session("A")
+    a.turn("look around", "done", tools=[("bash", {"command": "all"}, FILLER * 2_000)])
+    for number in range(8):
+        a.turn(f"go on with part {number} of it", f"part {number} of it is done")
+    bench.session("B").turn("which heron nests here?", "one of them")
+    bench.session("C").turn(f"{FILLER * 4} a heron {FILLER * 4} heron", "one of them")
+    assert first(bench, "heron")["session"] == "s2"
+
+
+def test_a_long_output_beside_a_message_takes_nothing_from_it(bench):
+    """Of a neighbour no more counts than of a few typical texts (§8)."""
+    a = bench.session("A")
+    a.turn("which heron nests here?", "ok", tools=[("bash", {"command": "all"}, FILLER * 2_000)])
+    for number in range(8):
+        a.turn(f"go on with part {number} of it", f"part {number} of it is done")
+    bench.session("B").turn("and here, by the river or the lake, which heron nests?", "ok")
+    assert first(bench, "heron")["session"] == "s1"

@@ -21,7 +21,8 @@ from optchat.engine.recall.filters import (
 from optchat.engine.recall.hits import Coverage, Relax
 from optchat.engine.recall.places import Flags
 from optchat.engine.recall.query import Query
-from optchat.engine.recall.rank import Floats, Ranked, Shape, newest_first, rank
+from optchat.engine.recall.rank import Ranked, newest_first, rank
+from optchat.engine.recall.shape import Floats, Shape
 from optchat.engine.recall.summaries import Told, rank_summaries
 from optchat.engine.recall.terms import Asked, Finder, Term, resolve
 from optchat.engine.recall.titles import Titles

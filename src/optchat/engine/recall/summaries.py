@@ -7,13 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from optchat.engine.recall.places import Flags, ascending, in_sequence
-from optchat.engine.recall.rank import WEIGHTS, Floats, Shape
+from optchat.engine.recall.shape import Floats, Shape
 from optchat.engine.recall.terms import Asked, Term
+from optchat.engine.recall.weights import WEIGHTS
 from optchat.storage.ports import Frame, Tx
 from optchat.storage.ports.frame import Ints
-
-SUMMARY_WEIGHT = 0.7
-"""A summary is no evidence: what it tells of goes before it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +45,7 @@ def rank_summaries(
     must &= found.of_sessions(sessions, across=across)
     score *= 1 + WEIGHTS.complete * held / max(sum(idf), 1e-9)
     rows = np.flatnonzero(must & (score > 0) & ~found.told_by_records(asked))
-    return Told(rows.astype(np.int32), SUMMARY_WEIGHT * score[rows])
+    return Told(rows.astype(np.int32), WEIGHTS.told * score[rows])
 
 
 class _Summaries:
