@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
@@ -89,6 +90,26 @@ def test_a_process_of_its_own_reads_what_is_read_here(store: Path) -> None:
     assert list(map(timeless, ahead)) == list(map(timeless, here))
     assert [item.id for item in ahead if isinstance(item, Unread)] == ["ses_0007"]
     assert sum(isinstance(item, Reading) for item in ahead) == COUNT - 1
+
+
+def test_a_process_that_is_stopped_and_goes_on_tells_the_same() -> None:
+    """A laptop's lid, Ctrl-Z: in the middle of a write, for who listens is slower."""
+    count, times = 20, 170_000
+    program = (
+        "import sys; from optchat.coordinator.reading import Telling; "
+        "telling = Telling(sys.stdout.fileno()); "
+        f"[telling.tell(n.to_bytes(4, 'big') * {times}) for n in range({count})]; telling.close()"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        for number in range(count):
+            size = int.from_bytes(process.stdout.read(4), "big")
+            begun = process.stdout.read(size // 3)
+            for stop in (signal.SIGSTOP, signal.SIGCONT):
+                process.send_signal(stop)
+            whole = begun + process.stdout.read(size - len(begun))
+            assert whole == number.to_bytes(4, "big") * times
+        assert process.stdout.read() == b""
 
 
 def test_who_stops_listening_ends_the_process(
