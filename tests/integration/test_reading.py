@@ -128,7 +128,7 @@ def test_a_reader_that_is_killed_is_an_error_and_what_it_told_is_kept(
     def cut_short(asked: Order) -> Generator[Item]:
         for number, item in enumerate(read_ahead(asked)):
             yield item
-            if number == taking.BATCH_SESSIONS:
+            if number == 2 * taking.BATCH_SESSIONS:
                 os.kill(readers[0].pid, signal.SIGKILL)
 
     monkeypatch.setattr(taking, "AHEAD_MESSAGES_MIN", 1)

@@ -733,3 +733,24 @@ def test_the_number_of_a_document_is_not_given_again(path, store):
     store.write(lambda tx: tx.records.remove(TREE, 1, 2))
     store.write(lambda tx: seal(tx, "three"))
     assert raw(path, "select doc from record order by doc") == [(1,), (3,)]
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_words_leave_the_index_with_their_record_and_not_with_some_merge(path, store, together):
+    """I8: also when others are sealed after the removal, in the same transaction or a later one."""
+
+    def held() -> bool:
+        store.checkpoint()
+        return any(
+            b"quixot" in block for (block,) in raw(path, "select block from record_fts_data")
+        )
+
+    store.write(lambda tx: [seal(tx, text) for text in ("quixotic words", "others")])
+    assert held()
+    steps = (lambda tx: tx.records.remove(TREE, 0, 1), lambda tx: seal(tx, "later"))
+    if together:
+        store.write(lambda tx: [step(tx) for step in steps])
+    else:
+        for step in steps:
+            store.write(step)
+    assert not held()

@@ -85,7 +85,7 @@ def read_ahead(order: Order) -> Generator[Item]:
         CoordinatorError: it has ended before it was done.
     """
     process = subprocess.Popen(
-        [sys.executable, "-m", __name__],
+        [sys.executable, "-m", "optchat.coordinator.reader"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,
@@ -185,6 +185,7 @@ class Telling:
 
 
 def main() -> int:
+    """Serve one order from standard input to standard output; its exit code."""
     logs.configure()
     gc.set_threshold(100_000)  # what is read is in no cycle
     try:
@@ -195,7 +196,3 @@ def main() -> int:
         log.exception("reading ended")
         return 1
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

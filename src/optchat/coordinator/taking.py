@@ -30,6 +30,8 @@ log = structlog.get_logger()
 
 BATCH_CHARS = 2_000_000
 """About how much content one transaction takes."""
+FIRST_CHARS = BATCH_CHARS // 8
+"""The first one begins early, for nothing else is being done."""
 BATCH_SESSIONS = 100
 AHEAD_MESSAGES_MIN = 2_000
 """Fewer are read here: a process takes half a second to begin."""
@@ -86,7 +88,8 @@ class Taking:
                     continue
                 batch.append(item)
                 chars += item.chars
-                if chars >= BATCH_CHARS or len(batch) >= BATCH_SESSIONS:
+                enough = BATCH_CHARS if sealed is not None else FIRST_CHARS
+                if chars >= enough or len(batch) >= BATCH_SESSIONS:
                     if sealed is not None:
                         sealed.result()
                     self._placed.clear()

@@ -78,7 +78,7 @@ def _escape_character(character: str) -> str:
 
 def escaped_bytes(text: str) -> int:
     """The UTF-8 bytes of ``text`` as it is rendered."""
-    return len(escape(text).encode())
+    return line_bytes(escape(text))
 
 
 def shorten(text: str, bytes_max: int) -> str:
@@ -88,7 +88,7 @@ def shorten(text: str, bytes_max: int) -> str:
     """
     text = text[: bytes_max + 1]
     escaped = escape(text)
-    if len(escaped.encode()) <= bytes_max:
+    if line_bytes(escaped) <= bytes_max:
         return text
     ellipsis = "…"
     room = bytes_max - len(ellipsis.encode())
@@ -109,6 +109,11 @@ def shorten(text: str, bytes_max: int) -> str:
     return cut.rstrip() + ellipsis
 
 
+def line_bytes(rendered: str) -> int:
+    """The UTF-8 bytes of a rendered line, which is seldom more than ASCII."""
+    return len(rendered) if rendered.isascii() else len(rendered.encode())
+
+
 def line(ref: str, label: str, text: str) -> str:
     """One rendered line with its line feed; at most ``LINE_BYTES_MAX`` bytes.
 
@@ -118,7 +123,7 @@ def line(ref: str, label: str, text: str) -> str:
     # The first bar ends the head, so a label has none of its own.
     head = f"{ref} {escape(label).replace('|', '&#x7C;')}".rstrip()
     rendered = f"{head} | {escape(text)}\n"
-    if len(rendered.encode()) > LINE_BYTES_MAX:
+    if line_bytes(rendered) > LINE_BYTES_MAX:
         raise ValueError(f"the line of {ref} exceeds {LINE_BYTES_MAX} bytes")
     return rendered
 

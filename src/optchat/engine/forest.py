@@ -92,7 +92,7 @@ class Forest:
         key = (node.span, node.revision)
         if key not in self._measured:
             rendered = self.line(node)
-            self._measured[key] = Entry(*key, len(rendered.encode()), text_tokens(rendered))
+            self._measured[key] = Entry(*key, context.line_bytes(rendered), text_tokens(rendered))
         return self._measured[key]
 
     def covering(self, span: Span) -> list[Entry] | None:

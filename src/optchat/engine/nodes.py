@@ -249,7 +249,7 @@ def merged_bytes_max(forest: Forest, span: Span, children: tuple[Node, Node]) ->
 
 
 def _room(forest: Forest, span: Span, label: str, children: tuple[Node, Node]) -> int:
-    frame = len(context.line(str(forest.ref(span)), label, "").encode())
+    frame = context.line_bytes(context.line(str(forest.ref(span)), label, ""))
     left, right = children
     members = forest.entry_of(left).line_bytes + forest.entry_of(right).line_bytes
     return min(SUMMARY_BYTES_MAX, members - frame - 1)

@@ -27,10 +27,10 @@ def check_consecutive(records: Sequence[Record], length: int | None) -> None:
     """
     first = records[0]
     tree = SessionTree(first.session_id, first.generation)
-    for seq, record in enumerate(records, first.seq if length is None else length):
-        if length is None or record.seq != seq:
-            raise Conflict(
-                f"record {record.seq} of {tree} is not the next one ({length}); nothing was sealed."
-            )
-        if (record.session_id, record.generation) != (tree.session_id, tree.generation):
-            raise Conflict(f"records of {tree} and of another generation; nothing was sealed.")
+    if length is None or [r.seq for r in records] != list(range(length, length + len(records))):
+        raise Conflict(
+            f"record {first.seq} of {tree} and those behind it are not the next ones ({length}); "
+            "nothing was sealed."
+        )
+    if {(r.session_id, r.generation) for r in records} != {(tree.session_id, tree.generation)}:
+        raise Conflict(f"records of {tree} and of another generation; nothing was sealed.")

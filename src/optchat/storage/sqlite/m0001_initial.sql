@@ -148,8 +148,6 @@ create virtual table record_fts using fts5 (
   detail = full,
   columnsize = 0
 );
--- Removed words leave the index's pages at once, not with some later merge.
-insert into record_fts (record_fts, rank) values ('secure-delete', 1);
 -- Bytes that a transaction gathers before they are written as a piece of the index, to be merged.
 insert into record_fts (record_fts, rank) values ('hashsize', 8388608);
 -- Fewer and larger merges: an import costs an eighth less, and the index takes less room.

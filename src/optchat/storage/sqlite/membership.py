@@ -13,7 +13,7 @@ from optchat.errors import Conflict
 from optchat.refs import SessionId
 from optchat.storage.sqlite.connection import Row, Sql
 
-_MESSAGE = "session_id, position, message_id, digest, turn_id, start_seq, end_seq_exclusive"
+_MESSAGE = ", ".join(HostMessage.__struct_fields__)
 _INSERT = (
     f"insert into message ({_MESSAGE}) values "
     # A digest in hexadecimals as its bytes; another text as it is.
@@ -65,14 +65,14 @@ class SqliteMembership:
             "message_id = excluded.message_id, "
             "digest = excluded.digest, turn_id = excluded.turn_id, "
             "start_seq = excluded.start_seq, end_seq_exclusive = excluded.end_seq_exclusive",
-            _message_row(message),
+            msgspec.structs.astuple(message),
         )
 
     def put_many(self, messages: Sequence[HostMessage]) -> None:
         if not messages:
             return
         self._check_ids(messages[0].session_id, messages)
-        self._sql.many(_INSERT, map(_message_row, messages))
+        self._sql.many(_INSERT, map(msgspec.structs.astuple, messages))
 
     def truncate(self, session_id: SessionId, position: int) -> None:
         self._sql.run(
@@ -91,18 +91,6 @@ class SqliteMembership:
         )
         if row is not None or len(places) < len(messages):
             raise Conflict("a message of that id stands at another position; it stays there.")
-
-
-def _message_row(message: HostMessage) -> tuple[str | int, ...]:
-    return (
-        message.session_id,
-        message.position,
-        message.message_id,
-        message.digest,
-        message.turn_id,
-        message.start_seq,
-        message.end_seq_exclusive,
-    )
 
 
 def _message(row: Row) -> HostMessage:

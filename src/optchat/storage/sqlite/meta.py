@@ -44,11 +44,14 @@ class SqliteMeta:
         )
 
     def _counter(self, name: str) -> int:
-        row = self._sql.one("select value from counter where name = ?", (name,))
-        if row is None:
-            raise IntegrityError(f"the store's counter {name!r} is missing.")
-        return int(row[0])
+        return self._value("select value from counter where name = ?", (name,))
 
     def _raise(self, name: str, by: int = 1) -> int:
-        self._sql.run("update counter set value = value + ? where name = ?", (by, name))
-        return self._counter(name)
+        raised = "update counter set value = value + ?2 where name = ?1 returning value"
+        return self._value(raised, (name, by))
+
+    def _value(self, sql: str, args: tuple[str | int, ...]) -> int:
+        row = self._sql.one(sql, args)
+        if row is None:
+            raise IntegrityError(f"the store's counter {args[0]!r} is missing.")
+        return int(row[0])
