@@ -3,8 +3,8 @@
 A host's store is made of the shared generators' sessions and varied copies of real transcripts, and
 imported by ``optchat import opencode`` into a data directory of its own. In the same run a plain
 FTS5 table is built of the same text: the text already read, porter, with its content, in one
-transaction. Both are done three times in turn. ``OPTCHAT_BENCH_SESSIONS`` makes it smaller. ``make bench NAME=recall`` writes a table
-of ``docs/performance.md`` too.
+transaction. Both are done three times in turn. ``OPTCHAT_BENCH_SESSIONS`` makes it smaller.
+``make bench NAME=recall`` writes a table of ``docs/performance.md`` too.
 """
 
 from __future__ import annotations
