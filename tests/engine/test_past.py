@@ -220,6 +220,22 @@ def test_a_result_of_ours_is_told_by_reference_whatever_it_was_called(make_bench
     assert leaf.text == "(kept by reference)"
 
 
+def test_a_session_that_was_taken_in_before_it_held_anything_goes_on_as_a_live_one(bench):
+    """§3, §4: its host was just writing its first message; what comes has nodes at once."""
+    session = bench.session("A")
+    session.user("one")
+    first = session.messages.pop()
+    taken(bench, session)
+    assert bench.records() == ()
+    session.messages.append(first)
+    session.assistant("two", terminal="completed")
+    session.sync(idle=True)
+    tree = SessionTree(bench.held().session_id, 0)
+    assert bench.read(lambda tx: tx.sessions.generation(tree.session_id, 0)).unmade_from is None
+    assert len(bench.read(lambda tx: tx.trees.leaves_from(tree, 0, 9))) == 2
+    whole(bench)
+
+
 def test_an_open_turn_that_was_taken_in_is_published_when_it_ends_live(bench):
     """§5: its first records have no nodes until then."""
     session = past(bench, "A", 2)

@@ -212,6 +212,8 @@ def make_nodes(tx: Tx, deps: Deps, session: Session, history: Lineage) -> int:
     for segment in history.segments:
         generation = generation_of(tx, segment.tree)
         start = generation.unmade_from
+        if start == generation.length:  # taken in before it held anything
+            tx.sessions.put_generation(replace(generation, unmade_from=None))
         if start is None or start >= segment.end_exclusive:
             continue
         forest = Forest(
