@@ -93,14 +93,19 @@ def check_log(memory: Memory) -> None:
         assert "failed" not in logged
 
 
-@pytest.fixture
-def asking(memory: Memory) -> Any:
-    """Makes calls in one turn of a conversation; what was answered, in their order."""
+@pytest.fixture(autouse=True)
+def _first(memory: Memory) -> None:
+    """The conversation that is looked up; before anything else, whichever test comes first."""
     if not memory.provider.requests():
         first = memory.host.create_session(title="first")
         memory.turn(first, "Which port has the broker?", text(PORT))
         memory.wait_quiet()
         assert memory.name(first) == "s1"
+
+
+@pytest.fixture
+def asking(memory: Memory) -> Any:
+    """Makes calls in one turn of a conversation; what was answered, in their order."""
 
     def ask(tool: str, *given: Args) -> list[str]:
         first = next(
