@@ -86,10 +86,7 @@ def _sources(
         for one in _of_part(message, part):
             first = found.setdefault((one.part_id, one.facet), one)
             if first.payload != one.payload:
-                raise EventConflict(
-                    f"a part of message {message.id} of {info.id} is there a second time with "
-                    "other content; nothing was sealed.",
-                )
+                raise told_twice(message.id, info)
     for one in found.values():
         one.key = event_key(info.host, info.id, message.id, one.part_id, one.facet)
         one.blob = blob_hash(one.payload)
@@ -103,6 +100,14 @@ def _sources(
             is_request = one.kind is RecordKind.USER
             one.text = told(_told(one, searched, mask=mask)) if is_request else ""
     return list(found.values())
+
+
+def told_twice(message_id: str, info: SessionInfo) -> EventConflict:
+    """What is wrong with a part that has two contents."""
+    return EventConflict(
+        f"a part of message {message_id} of {info.id} is there a second time with other content; "
+        "nothing was sealed.",
+    )
 
 
 def _told(source: Source, searched: str, *, mask: bool) -> str:

@@ -9,19 +9,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from optchat.core.records import Generation, HostMessage, Lineage, Record, Session, Turn, extend
-from optchat.core.scopes import is_isolated
 from optchat.engine import past
 from optchat.engine.deps import Deps
 from optchat.engine.draft import Draft, DraftTurn, Start, draft_of
 from optchat.engine.forest import Forest
 from optchat.engine.keys import revised
 from optchat.engine.nodes import complete_parents, hurry_session, seal_leaf
-from optchat.engine.payloads import Prepared, Source
+from optchat.engine.payloads import Prepared, Source, told_twice
 from optchat.engine.publish import schedule_publication
 from optchat.engine.scopes import settle
 from optchat.engine.sessions import generation_of, open_turn, own_lineage, scope_for
 from optchat.engine.tombstones import forgotten_messages
-from optchat.errors import EventConflict
 from optchat.refs import Csn, TurnId
 from optchat.storage.ports import Tx
 from optchat.wire import SessionInfo, SyncRequest
@@ -100,10 +98,7 @@ class Sealing:
                 if payload is None:
                     left[message].append(source)
                 elif payload != source.payload:
-                    raise EventConflict(
-                        f"a part of message {message} of {self._info.id} is there a second time "
-                        "with other content; nothing was sealed.",
-                    )
+                    raise told_twice(message, self._info)
         return left
 
     def put(self, draft: Draft, prepared: Prepared) -> int:
@@ -161,7 +156,6 @@ class Sealing:
                 outcome=made.outcome,
                 closed_ms=made.closed_ms,
             )
-        scope_id = self.session.scope_id
         return Turn(
             turn_id=TurnId(self._deps.ids.new_id()),
             session_id=self.session.session_id,
@@ -169,7 +163,7 @@ class Sealing:
             key=made.key,
             start_seq=made.start_seq,
             opened_ms=made.opened_ms,
-            scope_id=None if is_isolated(scope_id) else scope_id,
+            scope_id=None if self.session.isolated else self.session.scope_id,
             end_seq_exclusive=made.end_seq_exclusive,
             outcome=made.outcome,
             closed_ms=made.closed_ms,

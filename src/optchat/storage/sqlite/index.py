@@ -41,12 +41,11 @@ def add(sql: Sql, texts: Iterable[tuple[int, bytes]]) -> None:
 def _remove_at_once(sql: Sql, *, on: bool) -> None:
     """Have removed words leave the index's pages at once, not with some later merge.
 
-    Only where something is removed: it costs whatever is put down a third more.
+    Only where something is removed: it costs whatever is put down a third more. What was gathered
+    before is not touched by the change, for FTS5 puts it down before each statement.
     """
     row = sql.one("select v from record_fts_config where k = 'secure-delete'")
     if bool(row[0] if row is not None else 0) != on:
-        # What was gathered until now is put down as it was to be.
-        sql.run("insert into record_fts (record_fts) values ('flush')")
         sql.run("insert into record_fts (record_fts, rank) values ('secure-delete', ?)", (int(on),))
 
 

@@ -150,7 +150,7 @@ create virtual table record_fts using fts5 (
 );
 -- Bytes that a transaction gathers before they are written as a piece of the index, to be merged.
 insert into record_fts (record_fts, rank) values ('hashsize', 8388608);
--- Fewer and larger merges: an import costs an eighth less, and the index takes less room.
+-- Fewer and larger merges: the commits of an import cost a fifth less.
 insert into record_fts (record_fts, rank) values ('automerge', 16);
 create virtual table record_places using fts5vocab (record_fts, instance);
 create virtual table record_words using fts5vocab (record_fts, row);

@@ -50,7 +50,7 @@ GROUP_MS_MAX = 10
 
 CHECKPOINT_PAGES = 3_000
 TRUNCATE_PAGES = 4_000
-"""4 MiB of log are moved without waiting for anybody; at 16 MiB readers are waited for."""
+"""12 MiB of log are moved without waiting for anybody; at 16 MiB readers are waited for."""
 
 
 class SqliteTx:
