@@ -29,6 +29,9 @@ from tests.e2e.support import (
 from tests.harness.request_reader import MemoryRead
 
 WINDOW = ModelSpec(id="window-16k", context=16_384, output=2_048)
+# How a model's provider counts is learnt for all sessions: what a refusal teaches stays with the
+# model of its test, or the room of each other test would depend on which came first.
+SHORT, LONG = replace(WINDOW, id="refuses-a-short-turn"), replace(WINDOW, id="refuses-a-long-turn")
 # The host compacts by the total; what the input took is as it was estimated.
 FULL = {"prompt_tokens": 3_000, "completion_tokens": 13_000, "total_tokens": 16_000}
 WORDS = "the queue keeps each message until its consumer has acknowledged it and then drops it; "
@@ -36,20 +39,27 @@ READY = "[memory]\nreadiness_timeout_ms = 10000\n"
 
 memory = memory_fixture(
     config=READY,
-    models=(WINDOW,),
+    models=(WINDOW, SHORT, LONG),
     model=WINDOW.id,
     agents={"build": short_agent("read", "memory_*")},
 )
 
 
-def run(memory: Memory, session: str, prompt: str, *replies: Reply) -> list[CapturedRequest]:
+def run(
+    memory: Memory, session: str, prompt: str, *replies: Reply, model: ModelSpec = WINDOW
+) -> list[CapturedRequest]:
     """One prompt until the host is idle, whatever it does by itself; the main requests."""
     sent = len(memory.provider.requests(session))
     memory.provider.plan(session, *replies)
-    memory.host.prompt_async(session, prompt)
-    memory.provider.wait_for(sent + len(replies), session, timeout=40)
-    eventually(lambda: not memory.host.status().get(session), what="an idle host")
+    finish(memory, session, prompt, sent + len(replies), model)
     return memory.provider.requests(session)[sent:]
+
+
+def finish(memory: Memory, session: str, prompt: str, sent: int, model: ModelSpec) -> None:
+    """One prompt until ``sent`` main requests were made in the session and the host is idle."""
+    memory.host.prompt_async(session, prompt, model=model.id)
+    memory.provider.wait_for(sent, session, timeout=40)
+    eventually(lambda: not memory.host.status().get(session), what="an idle host")
 
 
 def reading(memory: Memory, name: str = "notes.txt", size: int = 600) -> Reply:
@@ -134,25 +144,39 @@ def test_a_refused_request_is_made_again_smaller_and_gives_no_second_record(
     """The provider counts more than we thought: what it refused is learnt from."""
     session = memory.host.create_session(title="refused")
     for n in range(6):
-        run(memory, session, f"ask {n}", text(f"answer {n}: " + WORDS * 30))
+        run(memory, session, f"ask {n}", text(f"answer {n}: " + WORDS * 30), model=SHORT)
         memory.wait_quiet()
-    requests = run(memory, session, "read it", reading(memory), context_overflow(), text("done"))
+    replies = (reading(memory), context_overflow(), text("done"))
+    requests = run(memory, session, "read it", *replies, model=SHORT)
     refused, again = requests[-2:]
     assert len(memory.provider.requests(session, "compaction")) == 1
     assert again.prompt_tokens < refused.prompt_tokens
     assert [t for t in again.user_texts if "read it" in t] == again.user_texts[-1:]
-    run(memory, session, "and now?", text("still here"))
+    run(memory, session, "and now?", text("still here"), model=SHORT)
     check(memory, session)
 
 
 def test_steps_that_were_compacted_away_are_native_or_in_the_checkpoint(memory: Memory) -> None:
     """§7, §13: a long turn, compacted by the host in the middle of it."""
     session = memory.host.create_session(title="long and compacted")
-    # A refusal is learnt from as a full window: larger steps would not fit beside the tools then.
     steps = [reading(memory, f"part{n}.txt", 2_500) for n in range(30)]
     steps[8] = replace(steps[8], usage=FULL)
-    steps[20] = context_overflow()
-    run(memory, session, "read all the parts", *steps, text("all read"))
+    replies = iter((*steps, text("all read")))
+    refused: list[CapturedRequest] = []
+
+    def answer(request: CapturedRequest) -> Reply | None:
+        if request.session_id != session:
+            return None
+        # A refusal is learnt from as a full window: of a small one hardly any room would be left.
+        compacted = memory.provider.requests(session, "compaction")
+        if compacted and not refused and request.prompt_tokens > WINDOW.context * 2 // 3:
+            refused.append(request)
+            return context_overflow()
+        return next(replies)
+
+    memory.provider.responder = answer
+    finish(memory, session, "read all the parts", 32, LONG)
+    memory.provider.responder = None
     assert len(memory.provider.requests(session, "compaction")) == 2
     reads = check(memory, session)
     assert reads[-1].checkpoints
