@@ -48,7 +48,7 @@ MUTANTS = (
         "a turn's pin takes in the scope's publications",
         (
             (
-                "engine/assemble.py",
+                "engine/pins.py",
                 "publication_end=0 if session.isolated else scope.publications",
                 "publication_end=0",
             ),

@@ -147,7 +147,7 @@ def test_a_turn_that_was_never_queued_is_published_after_a_repair(patient):
 def test_damaged_pages_are_told_and_what_can_be_read_is_checked_on(patient):
     """§10: the doctor does not stop at the first thing that it cannot read."""
     path = patient.folder / "memory.db"
-    (page,) = patient.store._do(
+    (page,) = patient.store._writer.do(
         lambda c: c.one("select pageno from dbstat where name = 'record' and pagetype = 'leaf'")
     )
     patient.store.close()

@@ -25,7 +25,7 @@ from optchat.engine.deps import Deps
 from optchat.errors import DiskFull, IntegrityError, StorageError
 from optchat.limits import JOB_LEASE_MS
 from optchat.storage.ports import JobState
-from optchat.storage.sqlite import store as store_module
+from optchat.storage.sqlite import writer as writer_module
 from optchat.testing.scripted import ScriptedSession
 from tests.durability.conftest import LONG, Patient
 from tests.durability.powerloss import disk
@@ -47,7 +47,7 @@ def test_a_write_that_the_disk_refuses_leaves_nothing_and_goes_on_with_room(
     tmp_path, monkeypatch, refusal, named
 ):
     """I6: refused at its first write, its second and so on; the log is moved in the midst of it."""
-    monkeypatch.setattr(store_module, "CHECKPOINT_PAGES", 30)
+    monkeypatch.setattr(writer_module, "CHECKPOINT_PAGES", 30)
     with disk() as made:
         made.refusal = refusal
         bench = Bench(tmp_path)
@@ -55,7 +55,7 @@ def test_a_write_that_the_disk_refuses_leaves_nothing_and_goes_on_with_room(
         session.turn("first", LONG)
         bench.drain()
         session.user("second " + LONG)
-        before = bench.store._do(content)
+        before = bench.store._writer.do(content)
         refused = 0
         while True:
             made.writes_left = refused
@@ -65,7 +65,7 @@ def test_a_write_that_the_disk_refuses_leaves_nothing_and_goes_on_with_room(
                 refused += 1
             else:
                 break
-            assert bench.store._do(content) == before
+            assert bench.store._writer.do(content) == before
         made.writes_left = None
         assert refused > 10
         session.assemble()
@@ -222,12 +222,12 @@ def test_a_damaged_original_is_an_error_of_that_original_alone(patient: Patient)
 
 def test_a_reader_of_an_hour_old_state_costs_log_and_nothing_else(tmp_path, monkeypatch):
     """I6: writers and readers go on; the log grows with what is written and shrinks afterwards."""
-    monkeypatch.setattr(store_module, "CHECKPOINT_PAGES", 100)
-    monkeypatch.setattr(store_module, "TRUNCATE_PAGES", 400)
+    monkeypatch.setattr(writer_module, "CHECKPOINT_PAGES", 100)
+    monkeypatch.setattr(writer_module, "TRUNCATE_PAGES", 400)
     monkeypatch.setattr("optchat.storage.sqlite.connection.CHECKPOINT_WAIT_MS", 10)
     monkeypatch.setattr("optchat.storage.sqlite.connection.LOG_BYTES_KEPT", 400 * 4096)
     bench = Bench(tmp_path)
-    bench.store._truncate_at = 400
+    bench.store._writer.truncate_at = 400
     log = tmp_path / "memory.db-wal"
     session = bench.session("A")
     entered, leave = threading.Event(), threading.Event()

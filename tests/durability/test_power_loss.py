@@ -29,6 +29,7 @@ from optchat.errors import OptChatError
 from optchat.storage.ports import Tx
 from optchat.storage.sqlite import SqliteStore
 from optchat.storage.sqlite import store as store_module
+from optchat.storage.sqlite import writer as writer_module
 from optchat.storage.sqlite.connection import Connection
 from optchat.storage.sqlite.migrations import MIGRATIONS, backup_path, migrate
 from optchat.testing.clockwork import CountedIds, ManualClock
@@ -83,7 +84,7 @@ class Recorded(SqliteStore):
         self.told = told
         self.deed = "open"
         super().__init__(path, ManualClock())
-        self._do(lambda c: c.run(f"pragma synchronous = {level}"))
+        self._writer.do(lambda c: c.run(f"pragma synchronous = {level}"))
         self.acknowledge()
 
     def write(self, work: Callable[[Tx], T]) -> T:
@@ -93,7 +94,7 @@ class Recorded(SqliteStore):
 
     def acknowledge(self) -> None:
         position = len(self.disk.notes)
-        self.told.append(Acknowledged(position, self._do(content), self.deed))
+        self.told.append(Acknowledged(position, self._writer.do(content), self.deed))
 
 
 def run_workload(folder: Path, *, level: int) -> tuple[Disk, list[Acknowledged]]:
@@ -110,10 +111,10 @@ def run_workload(folder: Path, *, level: int) -> tuple[Disk, list[Acknowledged]]
     told: list[Acknowledged] = []
     with disk() as made, pytest.MonkeyPatch.context() as patched:
         # Often enough that the log is moved and emptied in the midst of the work.
-        patched.setattr(store_module, "CHECKPOINT_PAGES", 60)
-        patched.setattr(store_module, "TRUNCATE_PAGES", 120)
+        patched.setattr(writer_module, "CHECKPOINT_PAGES", 60)
+        patched.setattr(writer_module, "TRUNCATE_PAGES", 120)
         store = Recorded(folder / NAME, made, told, level)
-        store._truncate_at = 120
+        store._writer.truncate_at = 120
         service = Service(store, deps, folder)
         worker = Worker(store, deps, DeterministicModel(), "w")
         a, b = (ScriptedSession(service, name) for name in "AB")
@@ -138,7 +139,7 @@ def run_workload(folder: Path, *, level: int) -> tuple[Disk, list[Acknowledged]]
         talk(a, 1)
         store.deed = "fork"
         # From here to the removal the log only grows: it is to hold what is forgotten.
-        patched.setattr(store_module, "CHECKPOINT_PAGES", 10_000)
+        patched.setattr(writer_module, "CHECKPOINT_PAGES", 10_000)
         c = a.fork("C")
         c.turn(SECRET, SECRET)
         drain()
@@ -146,7 +147,7 @@ def run_workload(folder: Path, *, level: int) -> tuple[Disk, list[Acknowledged]]
         store.deed = "forget"
         store.write(lambda tx: forget(tx, deps, "C"))
         assert SECRET.encode() in (folder / f"{NAME}-wal").read_bytes()
-        patched.setattr(store_module, "CHECKPOINT_PAGES", 60)
+        patched.setattr(writer_module, "CHECKPOINT_PAGES", 60)
         store.deed = "scrub"
         assert service.scrub_when_needed()
         drain()
@@ -183,7 +184,7 @@ def holds_everything(store: SqliteStore) -> bool:
             )
         )
 
-    return store._do(look)
+    return store._writer.do(look)
 
 
 def verdict(

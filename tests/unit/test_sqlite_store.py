@@ -37,7 +37,7 @@ from optchat.refs import BlobHash, Csn, ProjectId, ScopeId, SessionId, TurnId
 from optchat.storage.ports import Tx
 from optchat.storage.sqlite import SqliteStore, index
 from optchat.storage.sqlite import connection as connection_module
-from optchat.storage.sqlite import store as store_module
+from optchat.storage.sqlite import writer as writer_module
 from optchat.storage.sqlite.blobs import SqliteBlobs, zstd
 from optchat.storage.sqlite.connection import Connection, Sql, check_library
 from optchat.storage.sqlite.migrations import MIGRATIONS, backup_path, backups, migrate
@@ -198,8 +198,8 @@ def test_a_repaired_sqlite_is_taken(version):
 
 
 def test_there_is_one_sqlite_library_under_src():
-    """Two in one process drop each other's locks. Our store's is known to one module; the others
-    read a host's file, build a baseline to compare with, or take words apart."""
+    """Two in one process drop each other's locks. Our store's is known to its connection and to
+    what names its errors; the others read a host's file, build a baseline or take words apart."""
     root = Path(optchat.__file__).parent
     texts = {p.relative_to(root).as_posix(): p.read_text("utf-8") for p in root.rglob("*.py")}
     stdlib = re.compile(r"^\s*(import|from)\s+sqlite3\b", re.MULTILINE)
@@ -210,16 +210,17 @@ def test_there_is_one_sqlite_library_under_src():
         "evaluation/plain.py",
         "hosts/opencode/transcript/database.py",
         "storage/sqlite/connection.py",
+        "storage/sqlite/errors.py",
         "storage/words.py",
     ]
 
 
 def test_the_pragmas_that_durability_and_deletion_lean_on_are_set(store):
     names = ("journal_mode", "synchronous", "secure_delete", "foreign_keys", "trusted_schema")
-    found = [store._do(lambda c, n=name: c.one(f"pragma {n}")) for name in names]
+    found = [store._writer.do(lambda c, n=name: c.one(f"pragma {n}")) for name in names]
     assert found == [("wal",), (2,), (1,), (1,), (0,)]
     with pytest.raises(StorageError):
-        store._do(lambda c: c.one('select "a string, not a column"'))
+        store._writer.do(lambda c: c.one('select "a string, not a column"'))
 
 
 # Migrations
@@ -281,7 +282,10 @@ def test_a_step_that_fails_leaves_the_schema_before_it(path):
         migrate_with(path, m0002_fails)
     store = SqliteStore(path)
     assert get(store, "key") == "value"
-    assert store._do(lambda c: c.all("select name from sqlite_schema where name = 'more'")) == []
+    assert (
+        store._writer.do(lambda c: c.all("select name from sqlite_schema where name = 'more'"))
+        == []
+    )
     assert store.drop_backups() == 1
     assert backups(path) == ()
     store.close()
@@ -349,7 +353,7 @@ def test_units_of_a_commit_that_fails_are_run_again_alone(store, monkeypatch):
     waiting = [store.submit(lambda tx, n=n: tx.meta.put(f"k{n}", "1")) for n in range(5)]
     runs: list[int] = []
     waiting.append(store.submit(lambda tx: runs.append(1)))
-    monkeypatch.setattr(store_module, "GROUP_MS_MAX", 10_000)
+    monkeypatch.setattr(writer_module, "GROUP_MS_MAX", 10_000)
     monkeypatch.setattr(Connection, "commit", fail_once)
     go.set()
     for future in [blocker, *waiting]:
@@ -433,7 +437,7 @@ def test_another_writer_is_waited_for_and_then_reported(path, store, monkeypatch
     other = Connection(path, readonly=False)
     other.begin()
     try:
-        store._do(lambda c: c._db.set_busy_timeout(50))
+        store._writer.do(lambda c: c._db.set_busy_timeout(50))
         with pytest.raises(StoreBusy):
             put(store, "key")
     finally:
@@ -457,10 +461,10 @@ def test_a_stale_owner_is_fenced_by_the_next_one(path, store):
 
 def test_the_log_stays_bounded_while_readers_come_and_go(path, store, monkeypatch):
     """A reader is in the midst of every other commit; a checkpoint waits until it has gone."""
-    monkeypatch.setattr(store_module, "CHECKPOINT_PAGES", 50)
-    monkeypatch.setattr(store_module, "TRUNCATE_PAGES", 200)
+    monkeypatch.setattr(writer_module, "CHECKPOINT_PAGES", 50)
+    monkeypatch.setattr(writer_module, "TRUNCATE_PAGES", 200)
     monkeypatch.setattr(connection_module, "CHECKPOINT_WAIT_MS", 60_000)
-    store._truncate_at = 200
+    store._writer.truncate_at = 200
     noise = random.Random(1)
     sizes: list[int] = []
 
@@ -485,7 +489,9 @@ def test_the_log_stays_bounded_while_readers_come_and_go(path, store, monkeypatc
                 leave.set()
                 before, after = reader.result()
                 assert before == after
-            store._do(lambda connection: None)  # behind any checkpoint that the commit led to
+            store._writer.do(
+                lambda connection: None
+            )  # behind any checkpoint that the commit led to
             sizes.append((path.parent / "store.db-wal").stat().st_size)
     pages_max = 200 + 2 * 16
     assert max(sizes) < pages_max * (4096 + 24), "120 writes are 5 MB of log"
@@ -525,7 +531,7 @@ def test_removed_words_and_payloads_leave_no_byte_behind(path, store):
             connection.run(f"delete from {table}")
         connection.commit()
 
-    store._do(forget)
+    store._writer.do(forget)
     assert store.checkpoint()
     content = b"".join(p.read_bytes() for p in path.parent.glob("store.db*"))
     assert token.encode() not in content
@@ -694,7 +700,7 @@ def test_acknowledged_commits_survive_a_killed_writer_at_random_points(path):
         assert store.damage() == ()
         for name in acknowledged:
             assert get(store, f"{name}-a") == get(store, f"{name}-b") == "1"
-        kept = store._do(lambda c: c.all("select key from meta"))
+        kept = store._writer.do(lambda c: c.all("select key from meta"))
         halves = [key[0].rpartition("-")[0] for key in kept]
         assert all(halves.count(half) == 2 for half in set(halves))
         store.close()
@@ -704,7 +710,7 @@ def test_acknowledged_commits_survive_a_killed_writer_at_random_points(path):
 def test_a_statement_is_planned_once_whatever_the_values(path):
     """Planned anew for each value, a session takes six times as long to be read."""
     store = SqliteStore(path)
-    connection = store._writer._db
+    connection = store._writer.connection._db
     asked: list[str | None] = []
 
     def allow(_action: int, name: str | None, *_: object) -> int:

@@ -9,18 +9,17 @@ from optchat.compactor.desk import Desk
 from optchat.compactor.items import LEAF_BYTES_MAX
 from optchat.compactor.models import Outcome, Reply, SummaryModel, Usage
 from optchat.compactor.models.host import HostModel
-from optchat.compactor.money import RESUMED, day_of, resumed
+from optchat.compactor.money import RESUMED
 from optchat.compactor.prompts import prompts
+from optchat.coordinator.bill import bill
 from optchat.core.scopes import Scope, scope_of
 from optchat.core.tree import ScopeTree, SessionTree, Tree
 from optchat.engine import rebuild, summarise
 from optchat.engine.deps import Deps
 from optchat.errors import NotFound
 from optchat.refs import ScopeId, SessionId
-from optchat.storage.ports import Job, JobState, Spent, Store, Tx
+from optchat.storage.ports import Job, JobState, Store, Tx
 from optchat.wire import (
-    CapInfo,
-    FindingInfo,
     JobInfo,
     JobsRequest,
     JobsResponse,
@@ -29,7 +28,6 @@ from optchat.wire import (
     ResumeResponse,
     SpendRequest,
     SpendResponse,
-    SpendRow,
     SummariseRequest,
     SummariseResponse,
     Work,
@@ -40,7 +38,6 @@ from optchat.wire import (
     WorkResponse,
 )
 
-DAY_MS = 86_400_000
 CAP_REASON = "cap:"
 LINE_TOKENS = 100
 """About what a model writes for one line."""
@@ -124,46 +121,8 @@ class Compaction:
 
     def spend(self, request: SpendRequest) -> SpendResponse:
         """The meter in tables."""
-        return self.store.read(lambda tx: self._spend(tx, request))
-
-    def _spend(self, tx: Tx, request: SpendRequest) -> SpendResponse:
         now_ms = self.deps.clock.now_ms()
-        since_ms = now_ms - max(1, request.days) * DAY_MS
-        names = {
-            s.session_id: f"s{s.number} {s.title}"
-            for scope in tx.sessions.scopes()
-            for s in tx.sessions.sessions(scope.scope_id)
-        }
-        by_session = tx.ledger.table("session", since_ms)
-        prices = self.desk.meter.prices
-        caps = self.desk.meter.caps
-        today = tx.ledger.spent(resumed(tx), day=day_of(now_ms))
-        return SpendResponse(
-            total=_row("total", tx.ledger.spent(since_ms)),
-            by_day=_rows(tx.ledger.table("day", since_ms)),
-            by_session=[
-                _row(names.get(SessionId(name), name) if name else "(shared tree)", spent)
-                for name, spent in by_session
-            ],
-            by_purpose=_rows(tx.ledger.table("purpose", since_ms)),
-            by_model=_rows(tx.ledger.table("model", since_ms)),
-            caps=[
-                CapInfo(name="calls a day", used=today.calls, limit=caps.day_calls),
-                CapInfo(name="tokens a day", used=today.tokens, limit=caps.day_tokens),
-                CapInfo(name="calls a turn", used=0, limit=caps.turn_calls),
-                CapInfo(name="tokens a turn", used=0, limit=caps.turn_tokens),
-                CapInfo(name="calls an idle hour", used=0, limit=caps.idle_hour_calls),
-                CapInfo(name="tokens an idle hour", used=0, limit=caps.idle_hour_tokens),
-                CapInfo(name="calls an oversized payload", used=0, limit=caps.payload_calls),
-            ],
-            currency=prices.currency if prices is not None else "",
-            unfinished=tx.ledger.unfinished(),
-            notices=self.desk.notices(),
-            findings=[
-                FindingInfo(model=m, prompt_version=v, finding=f, times=t)
-                for m, v, f, t in tx.ledger.findings()
-            ],
-        )
+        return self.store.read(lambda tx: bill(tx, self.desk, request.days, now_ms))
 
     def resume(self) -> ResumeResponse:
         """Let caps count anew from now on, and ask the model again at once."""
@@ -308,21 +267,6 @@ def _source_bytes(tx: Tx, stale: rebuild.Stale) -> int:
         else:
             total += 800
     return total
-
-
-def _rows(table: Sequence[tuple[str, Spent]]) -> list[SpendRow]:
-    return [_row(name, spent) for name, spent in table]
-
-
-def _row(name: str, spent: Spent) -> SpendRow:
-    return SpendRow(
-        name=name,
-        calls=spent.calls,
-        input_tokens=spent.input_tokens,
-        cached_tokens=spent.cached_tokens,
-        output_tokens=spent.output_tokens,
-        cost=None if spent.unpriced else spent.micros / 1_000_000,
-    )
 
 
 def _job(tx: Tx, job: Job) -> JobInfo:

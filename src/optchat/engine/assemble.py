@@ -20,32 +20,19 @@ from optchat.engine.fold import Folder
 from optchat.engine.forest import Forest
 from optchat.engine.news import Recalled, news_lines, news_text, recalled_text
 from optchat.engine.nodes import hurry_session
+from optchat.engine.outgoing import fold_tokens, outgoing
+from optchat.engine.pins import fresh_pin, is_valid
 from optchat.engine.room import Room, check_live
 from optchat.engine.scopes import published_in
 from optchat.engine.sessions import open_turn, own_lineage, require_scope
-from optchat.engine.sizes import message_tokens, native, overhead_tokens, window_of
-from optchat.engine.tail import (
-    Live,
-    Tail,
-    applied,
-    checkpoint_tokens,
-    left_out,
-    places_of,
-    read_live,
-    read_tail,
-)
+from optchat.engine.sizes import native, overhead_tokens, window_of
+from optchat.engine.tail import Live, Tail, read_live, read_tail
 from optchat.engine.tombstones import FORGOTTEN, is_forgotten
 from optchat.errors import NotReady, OptChatError, TurnTooLarge
 from optchat.masking import mask
 from optchat.refs import Csn, TurnId
 from optchat.storage.ports import Tx
-from optchat.wire import (
-    AssembleRequest,
-    AssembleResponse,
-    CheckpointText,
-    ErrorInfo,
-    NewsText,
-)
+from optchat.wire import AssembleRequest, AssembleResponse, ErrorInfo
 
 EXPIRED = (
     "something that this turn's memory could show was forgotten or is no longer shared; its memory "
@@ -109,21 +96,7 @@ def continuation(
     if fold is None or not is_valid(turn.pin, scope, session):
         return None
     live = read_live(tx, session, turn, request, factor)
-    return _answer(tx, deps, request, session, live, fold, factor)
-
-
-def fresh_pin(tx: Tx, session: Session, turn: Turn) -> Pin:
-    """The snapshot that a turn takes if it is admitted now."""
-    scope = require_scope(tx, session.scope_id)
-    return Pin(
-        scope_id=scope.scope_id,
-        csn=tx.meta.csn(),
-        publication_end=0 if session.isolated else scope.publications,
-        policy_revision=scope.policy_revision,
-        retention_epoch=scope.retention_epoch,
-        own_generation=session.generation,
-        own_end=turn.start_seq,
-    )
+    return outgoing(tx, deps, request, session, live, fold, factor)
 
 
 def admit(
@@ -227,7 +200,7 @@ def _decide(
     fold = tx.folds.fold(turn.fold_id) if turn.fold_id is not None else None
     pinned = fold is not None and turn.pin == pin
     if fold is not None and pinned:
-        answer = _answer(tx, deps, request, session, live, fold, factor)
+        answer = outgoing(tx, deps, request, session, live, fold, factor)
         if answer is not None:
             tx.turns.put(turn)
             return answer
@@ -248,7 +221,7 @@ def _decide(
     news = news_text(lines, recalled, session, pin, fold, deps.clock.now_ms())
     live = replace(live, turn=replace(turn, pin=pin, fold_id=fold.fold_id, news=news))
     tx.turns.put(live.turn)
-    answer = _answer(tx, deps, request, session, live, fold, factor)
+    answer = outgoing(tx, deps, request, session, live, fold, factor)
     if answer is None:
         raise NotReady(
             f"the memory of {session.title or request.session.id} does not fit beside the live "
@@ -295,23 +268,13 @@ def _continue_fold(
         return fold, "host"
     if fold.coverage != "complete":
         return fold, "coverage"
-    memory_tokens = _fold_tokens(fold, room.factor)
+    memory_tokens = fold_tokens(fold, room.factor)
     told = sum(t.news_tokens for t in kept if t.turn.fold_id == fold.fold_id)
     news_tokens = int((told + text_tokens("".join(lines)) + NEWS_FRAME_TOKENS) * room.factor)
     native_tokens = sum(t.tokens for t in kept)
     if memory_tokens + news_tokens + native_tokens > room.available(reserve=True):
         return fold, "tail"
     return fold, None
-
-
-def is_valid(pin: Pin, scope: Scope, session: Session) -> bool:
-    """Whether a snapshot still stands: same scope, policy, epoch and generation (§12)."""
-    return (
-        pin.scope_id == session.scope_id == scope.scope_id
-        and pin.policy_revision == scope.policy_revision
-        and pin.retention_epoch == scope.retention_epoch
-        and pin.own_generation == session.generation
-    )
 
 
 def _previous(tx: Tx, session: Session, turn: Turn) -> Turn | None:
@@ -325,67 +288,3 @@ def _previous(tx: Tx, session: Session, turn: Turn) -> Turn | None:
         and t.pin is not None
     ]
     return before[-1] if before else None
-
-
-def _fold_tokens(fold: Fold, factor: float) -> int:
-    return int((text_tokens(fold.shared_text) + text_tokens(fold.own_text)) * factor)
-
-
-def _answer(
-    tx: Tx,
-    deps: Deps,
-    request: AssembleRequest,
-    session: Session,
-    live: Live,
-    fold: Fold,
-    factor: float,
-) -> AssembleResponse | None:
-    """The response from the descriptors alone; None if it would not be whole or fit (§7)."""
-    turn, places = live.turn, places_of(request)
-    keep_from = fold.first_turn_key if fold.first_turn_key in places else None
-    if keep_from is None and fold.first_turn_key != turn.key:
-        return None  # the host left out (it compacted) what the tail should begin with
-    if not live.whole:
-        return None
-    first = places[fold.first_turn_key] if keep_from is not None else 0
-    folded = tx.turns.folded(session.session_id, session.generation)
-    earlier = [c for t in folded if t.turn_id != turn.turn_id for c in applied(t, places)]
-    told = [c for c in (*earlier, *live.checkpoints) if places[c.after] >= first]
-    skipped = left_out(told, places)
-    kept = [m for at, m in enumerate(request.shape) if at >= first and at not in skipped]
-    present = {m.id for m in kept}
-    shown = [
-        t
-        for t in tx.turns.of_fold(session.session_id, fold.fold_id)
-        if t.news and (t.key in present or t.turn_id == turn.turn_id)
-    ]
-    # Where the host dropped the live request (it compacted), its news still must be told.
-    users = [m.id for m in kept if m.role == "user"] or [m.id for m in kept]
-    if not users:
-        return None
-    base = fold.shared_text + fold.own_text
-    usable = usable_tokens(window_of(request))
-    estimated = (
-        overhead_tokens(request, usable, factor)
-        + _fold_tokens(fold, factor)
-        + sum(int(text_tokens(t.news) * factor) for t in shown)
-        + sum(message_tokens(m, factor) for m in kept)
-        + checkpoint_tokens(told, factor)
-    )
-    if estimated > usable:
-        return None
-    placement = deps.config.placement
-    return AssembleResponse(
-        state="ready",
-        base=base,
-        placement=placement.providers.get(request.model.provider, placement.default),
-        keep_from=keep_from if first else None,
-        news=[
-            NewsText(message_id=t.key if t.key in present else users[0], text=t.news) for t in shown
-        ],
-        checkpoints=[CheckpointText(after=c.after, until=c.until, text=c.text) for c in told],
-        notice=None if fold.coverage == "complete" else f"memory is partial: {fold.coverage}",
-        turn=turn.turn_id,
-        estimated_tokens=estimated,
-        limit_tokens=usable,
-    )

@@ -12,9 +12,10 @@ from optchat.core import context
 from optchat.core.cues import is_cued, without_cues
 from optchat.core.records import Lineage, RecordKind, Turn
 from optchat.core.snapshots import pinned
-from optchat.engine.assemble import find, fresh_pin
+from optchat.engine.assemble import find
 from optchat.engine.deps import Deps
 from optchat.engine.news import Recalled
+from optchat.engine.pins import fresh_pin
 from optchat.engine.recall.answer import search
 from optchat.engine.recall.stopwords import STOP_WORDS
 from optchat.engine.sessions import own_lineage

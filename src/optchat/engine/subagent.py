@@ -6,9 +6,9 @@ from optchat.core import context
 from optchat.core.budget import text_tokens, usable_tokens
 from optchat.core.tree import ScopeTree
 from optchat.core.views import project
-from optchat.engine.assemble import is_valid
 from optchat.engine.deps import Deps
 from optchat.engine.forest import Forest
+from optchat.engine.pins import is_valid
 from optchat.engine.sessions import open_turn, require_scope
 from optchat.engine.sizes import message_tokens, native, overhead_tokens, window_of
 from optchat.refs import Csn

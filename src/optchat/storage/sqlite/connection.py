@@ -1,4 +1,4 @@
-"""The one place that knows apsw: opening, pragmas, statements, and errors as ours.
+"""The one way to the store's file: opening, pragmas and statements.
 
 Durability is WAL with ``synchronous=FULL``: an acknowledged commit survives a loss of power. Only
 the store's writer thread holds a writable connection, and it alone checkpoints. The database files
@@ -8,21 +8,14 @@ are never opened by anything else in the process, because closing such a file dr
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import apsw
 
-from optchat.errors import (
-    BadInput,
-    Conflict,
-    DiskFull,
-    IntegrityError,
-    StorageError,
-    StoreBusy,
-    UnsafeSQLite,
-)
+from optchat.errors import StorageError, StoreBusy, UnsafeSQLite
+from optchat.storage.sqlite.errors import OURS
 
 Value = None | int | float | str | bytes
 Args = tuple[Value, ...] | dict[str, Value]
@@ -100,7 +93,7 @@ class Connection:
         self.commits = 0
         self.wal_pages = 0
         flags = apsw.SQLITE_OPEN_READONLY if readonly else apsw.SQLITE_OPEN_READWRITE
-        with _OURS:
+        with OURS:
             # Any, because apsw's stubs name collections.abc.Buffer, which Python 3.11 has not.
             self._db: Any = apsw.Connection(str(path), flags=flags)
             self._db.set_busy_timeout(BUSY_TIMEOUT_MS)
@@ -143,19 +136,19 @@ class Connection:
     def all(self, sql: str, args: Args = ()) -> list[Row]:
         """Every row of one statement."""
         self.statements += 1
-        with _OURS:
+        with OURS:
             return self._db.execute(sql, args).fetchall()
 
     def one(self, sql: str, args: Args = ()) -> Row | None:
         """The first row, if there is one."""
         self.statements += 1
-        with _OURS:
+        with OURS:
             return self._db.execute(sql, args).fetchone()
 
     def run(self, sql: str, args: Args = ()) -> int:
         """Run a statement that writes; the number of rows it changed."""
         self.statements += 1
-        with _OURS:
+        with OURS:
             self._db.execute(sql, args).fetchall()
             return self._db.changes()
 
@@ -163,13 +156,13 @@ class Connection:
         """Run one writing statement for each of ``rows``."""
         held = list(rows)
         self.statements += bool(held)
-        with _OURS:
+        with OURS:
             self._db.executemany(sql, held).fetchall()
 
     def script(self, sql: str) -> None:
         """Run several statements, for migrations."""
         self.statements += 1
-        with _OURS:
+        with OURS:
             self._db.execute(sql).fetchall()
 
     @property
@@ -178,11 +171,11 @@ class Connection:
 
     @property
     def schema_version(self) -> int:
-        with _OURS:
+        with OURS:
             return int(self._db.pragma("user_version"))
 
     def set_schema_version(self, version: int) -> None:
-        with _OURS:
+        with OURS:
             self._db.pragma("user_version", version)
 
     def begin(self) -> None:
@@ -214,7 +207,7 @@ class Connection:
         mode = apsw.SQLITE_CHECKPOINT_TRUNCATE if truncate else apsw.SQLITE_CHECKPOINT_PASSIVE
         self._db.set_busy_timeout(CHECKPOINT_WAIT_MS)
         try:
-            with _OURS:
+            with OURS:
                 pages, moved = self._db.wal_checkpoint(mode=mode)
         except StoreBusy:
             return False
@@ -230,7 +223,7 @@ class Connection:
         A full-text index that merges its pieces, as after an import, leaves some; how many is
         bounded by the size of a piece.
         """
-        with _OURS:
+        with OURS:
             self._db.execute("pragma incremental_vacuum").fetchall()
 
     def scrub(self, folder: Path) -> bool:
@@ -242,7 +235,7 @@ class Connection:
         Returns:
             As ``checkpoint``.
         """
-        with _OURS:
+        with OURS:
             self._db.pragma("temp_store_directory", str(folder))
             self._db.pragma("temp_store", 1)  # a file, nameless, beside the store and as private
             try:
@@ -253,11 +246,11 @@ class Connection:
 
     def vacuum_into(self, target: Path) -> None:
         """Write a whole, consistent copy to ``target``, an empty or missing file."""
-        with _OURS:
+        with OURS:
             self._db.execute("vacuum into ?", (str(target),)).fetchall()
 
     def close(self) -> None:
-        with _OURS:
+        with OURS:
             self._db.close()
 
 
@@ -286,45 +279,3 @@ class Sql:
         if self._connection is None:
             raise StorageError("The transaction is over; read inside the unit of work.")
         return self._connection
-
-
-class _Ours:
-    """Every error of SQLite leaves this block as one of ours.
-
-    A class instead of a generator, and one object, because it surrounds every statement.
-    """
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, apsw.Error):
-            raise _mapped(error) from error
-        if isinstance(error, UnicodeEncodeError):
-            raise BadInput("A text holds half of a surrogate pair; nothing was kept.") from error
-
-
-_OURS = _Ours()
-
-_BY_TYPE: tuple[tuple[type[apsw.Error], Callable[[apsw.Error], Exception]], ...] = (
-    (apsw.BusyError, lambda _: StoreBusy("Another process holds the store.")),
-    (apsw.LockedError, lambda _: StoreBusy("Another connection holds the store.")),
-    (apsw.FullError, lambda _: DiskFull("The disk is full; nothing of the write is kept.")),
-    (apsw.CorruptError, lambda e: IntegrityError(f"The store is damaged: {e}.")),
-    (apsw.NotADBError, lambda e: IntegrityError(f"The store is not a database: {e}.")),
-)
-
-
-def _mapped(error: apsw.Error) -> Exception:
-    for kind, ours in _BY_TYPE:
-        if isinstance(error, kind):
-            return ours(error)
-    if isinstance(error, apsw.ConstraintError):
-        code = getattr(error, "extendedresult", 0)
-        if code == apsw.SQLITE_CONSTRAINT_FOREIGNKEY:
-            return IntegrityError("Something that is referred to is not kept; nothing was written.")
-        if code in (apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_PRIMARYKEY):
-            return Conflict(f"Two rows claim the same place, the stored one stands: {error}.")
-    if isinstance(error, apsw.ReadOnlyError):
-        return DiskFull("The store is read-only; nothing was written.")
-    return StorageError(f"The store could not do it: {error}.")
