@@ -28,6 +28,9 @@ CHECKPOINT_WAIT_MS = 1_000
 WRITER_CACHE_KIB = 16 * 1024
 READER_CACHE_KIB = 2 * 1024
 """A reader reads a common word's places once, and the system keeps the file's pages for all."""
+STATEMENTS_KEPT = 400
+"""Each use moves a statement to the front: of few, what is used once a transaction would fall out
+behind what is used for each session, and be parsed again."""
 LOG_BYTES_KEPT = 16 * 1024 * 1024
 """A log that had to grow, because something read an old state for long, shrinks to this again."""
 
@@ -95,7 +98,9 @@ class Connection:
         flags = apsw.SQLITE_OPEN_READONLY if readonly else apsw.SQLITE_OPEN_READWRITE
         with OURS:
             # Any, because apsw's stubs name collections.abc.Buffer, which Python 3.11 has not.
-            self._db: Any = apsw.Connection(str(path), flags=flags)
+            self._db: Any = apsw.Connection(
+                str(path), flags=flags, statementcachesize=STATEMENTS_KEPT
+            )
             self._db.set_busy_timeout(BUSY_TIMEOUT_MS)
             for option, on in (
                 (apsw.SQLITE_DBCONFIG_DQS_DML, 0),

@@ -28,9 +28,9 @@ class SqliteMeta:
     def raise_epoch(self) -> int:
         return self._raise("epoch")
 
-    def next_docs(self, count: int) -> int:
-        """The first of ``count`` numbers in a row that no document of the word index ever had."""
-        return self._raise("doc", count) - count + 1
+    def take_docs(self, count: int) -> int:
+        """The last of ``count`` numbers in a row that no document of the word index ever had."""
+        return self._raise("doc", count)
 
     def get(self, key: str) -> str | None:
         row = self._sql.one("select value from meta where key = ?", (key,))

@@ -65,6 +65,8 @@ class SqliteRecords:
     def __init__(self, sql: Sql, blobs: SqliteBlobs) -> None:
         self._sql = sql
         self._blobs = blobs
+        self._last_doc: int | None = None
+        self._untaken = 0  # numbers that were given without asking the counter
         self._unindexed: list[tuple[int, bytes]] = []
 
     def append(self, records: Sequence[Record], words: Sequence[bytes]) -> None:
@@ -84,7 +86,7 @@ class SqliteRecords:
         keys = hashes_bytes([r.event_key for r in records])
         pairs = dict.fromkeys(r.pair for r in records if r.pair)
         short = dict(zip(pairs, hashes_bytes(list(pairs)), strict=True))
-        following = SqliteMeta(self._sql).next_docs(len(records))
+        following = self._next_docs(len(records))
         rows: list[Args] = []
         where, place = _where(records[0]), places[_where(records[0])]
         for doc, (r, key) in enumerate(zip(records, keys, strict=True), following):
@@ -129,6 +131,18 @@ class SqliteRecords:
         """
         index.add(self._sql, self._unindexed)
         self._unindexed = []
+        if self._untaken:
+            SqliteMeta(self._sql).take_docs(self._untaken)
+            self._untaken = 0
+
+    def _next_docs(self, count: int) -> int:
+        """The first of ``count`` numbers in a row; the counter is asked once a transaction."""
+        if self._last_doc is None:
+            self._last_doc = SqliteMeta(self._sql).take_docs(count)
+        else:
+            self._last_doc += count
+            self._untaken += count
+        return self._last_doc - count + 1
 
     def _places(self, generation_id: int, records: Sequence[Record]) -> dict[_Where, _Place]:
         """Where and from when on records were observed, with new places added."""
