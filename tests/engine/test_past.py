@@ -14,6 +14,7 @@ from optchat.core.tree import NodeKind, ScopeTree, SessionTree
 from optchat.engine.forget import forget_sessions, forget_turns
 from optchat.engine.intake import Reading, reading_of, take_in
 from optchat.engine.summarise import enqueue, wanted
+from optchat.engine.tombstones import message_key
 from optchat.refs import Span
 from optchat.testing.scripted import ScriptedSession
 from optchat.wire import DoctorRequest, OwnResult, SyncRequest, ToolRequest
@@ -77,6 +78,24 @@ def test_a_session_drafted_by_who_reads_it_is_sealed_as_one_that_is_drafted_here
         leaves = bench.read(lambda tx, tree=tree: tx.trees.leaves_from(tree, 0, 9))
         found.append((bench.state(), leaves, bench.held()))
     assert found[0] == found[1]
+
+
+def test_a_session_of_which_something_was_forgotten_is_drafted_anew_and_no_other(bench):
+    """I8: what was forgotten is not sealed again; the others go in as they were drafted."""
+    sessions = past(bench, "A", 2), past(bench, "B", 2)
+    info, gone = sessions[0].info, sessions[0].messages[0].id
+    bench.store.write(lambda tx: tx.removals.bury(message_key(info.host, info.id, gone)))
+    readings = [reading(session) for session in sessions]
+    for read in readings:
+        assert read.draft is not None
+        read.draft.turns[1].line = "(history) as drafted"
+    bench.store.write(lambda tx: take_in(tx, bench.deps, readings))
+    tree = ScopeTree(bench.scope().scope_id)
+    told = [leaf.text for leaf in bench.read(lambda tx: tx.trees.leaves_from(tree, 0, 9))]
+    assert ["(history) as drafted" in text for text in told] == [False, False, False, True]
+    assert "question 0 of A" not in tool(bench, "memory_search", query="question").output
+    assert "question 0 of B" in tool(bench, "memory_search", query="question").output
+    whole(bench)
 
 
 def test_a_past_turn_is_published_at_once_under_a_line_that_only_names_it(bench):

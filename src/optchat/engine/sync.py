@@ -27,7 +27,7 @@ from optchat.engine.sessions import (
     own_lineage,
     session_of,
 )
-from optchat.engine.tombstones import FORGOTTEN, NO_DIGEST, is_forgotten
+from optchat.engine.tombstones import FORGOTTEN, NO_DIGEST, forgotten_messages, is_forgotten
 from optchat.errors import BadInput, EventConflict
 from optchat.limits import MESSAGES_MAX
 from optchat.storage.ports import Tx
@@ -119,7 +119,7 @@ def sync(
         tx, deps, session, request.session, commit, is_new=is_new, publishing=publishing
     )
     draft = taken.draft if taken is not None and is_new else None
-    if draft is None or tx.removals.has_buried():
+    if draft is None or forgotten_messages(tx, request.session, [m.id for m in request.messages]):
         draft, prepared = sealing.draft(request, prepared, held)
     sealed = sealing.put(draft, prepared)
     session = _noted(tx, sealing.session, request, draft, taken)
