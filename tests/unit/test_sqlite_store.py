@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import weakref
+import zlib
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -38,9 +39,10 @@ from optchat.storage.ports import Tx
 from optchat.storage.sqlite import SqliteStore, index
 from optchat.storage.sqlite import connection as connection_module
 from optchat.storage.sqlite import writer as writer_module
-from optchat.storage.sqlite.blobs import SqliteBlobs, zstd
+from optchat.storage.sqlite.blobs import SqliteBlobs
 from optchat.storage.sqlite.connection import Connection, Sql, check_library
 from optchat.storage.sqlite.migrations import MIGRATIONS, backup_path, backups, migrate
+from optchat.storage.sqlite.packs import Opened, packed, zstd
 from optchat.storage.words import indexed
 from tests.harness.found import records
 from tests.harness.payloads import put_many
@@ -583,6 +585,18 @@ def test_damage_is_an_error_and_never_other_bytes(path, damage, compressible):
         with pytest.raises(IntegrityError):
             store.read(read)
     store.close()
+
+
+def test_a_pack_is_decompressed_only_as_far_as_it_is_read():
+    whole = b"".join(b"word %d " % n for n in range(50_000))
+    opened = Opened(packed(whole))
+    for end in (0, 1, 70_000, 70_000, 70_001, len(whole) - 1, len(whole), len(whole) + 1):
+        assert opened.until(end) == whole[:end]
+    size, _, _, data = packed(whole)
+    for cut in (data[:-1], data[: len(data) // 2], data + b"more"):
+        opened = Opened((size, zlib.crc32(cut), 1, cut))
+        assert opened.until(100) == whole[:100]
+        assert opened.until(size) == (whole if len(cut) > len(data) else None)
 
 
 def test_a_pack_is_written_again_without_what_was_removed(path):

@@ -1,4 +1,4 @@
-"""Payloads under their hash, small ones together, in compressed packs."""
+"""Payloads under their hash, small ones together in packs."""
 
 # ruff: noqa: S608  (what is formatted in are this package's own column lists and conditions)
 
@@ -6,11 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple
-from zlib import crc32
 
 import msgspec
 
@@ -18,39 +14,23 @@ from optchat.errors import BadInput, IntegrityError
 from optchat.limits import BLOB_CHUNK_BYTES
 from optchat.refs import BlobHash, blob_hash
 from optchat.storage.sealing import check_sizes
-from optchat.storage.sqlite.connection import Row, Sql
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
-
-ZSTD_LEVEL = 4
-"""Of 1 MiB of mixed sessions .261 is left, at 237 MB/s; level 7 leaves .248, at 80 MB/s."""
-SMALL_BYTES_MAX = 64 * 1024
-"""A payload up to here shares a pack with others that are put with it."""
+from optchat.storage.sqlite.connection import Sql
+from optchat.storage.sqlite.packs import Opened, Packing, packed
 
 _OF_HASH = (
     "json_each(?1) as asked cross join blob as b "
     "on substr(b.hash, 1, 4) = substr(unhex(asked.value), 1, 4) and b.hash = unhex(asked.value)"
 )
 
-_compressing = ThreadPoolExecutor(1, "packs")  # it holds no interpreter lock while it compresses
-_BlobRow = tuple[int, bytes, int, int, int]
-_PackRow = tuple[int, int, int, int, int, int, bytes]
-
 
 class SqliteBlobs:
-    """A pack is compressed on its own, so that reading a page decompresses only what it touches.
-
-    Each carries its length and a checksum: damage is noticed without reading a whole payload.
-    """
+    """A payload is read as far as it is asked for, from as much of its packs as it takes."""
 
     def __init__(self, sql: Sql) -> None:
         self._sql = sql
         self._ids: dict[BlobHash, int] = {}
-        self._opened: tuple[int, bytes] | None = None
-        self._packing: _Packing | None = None
+        self._opened: tuple[int, Opened] | None = None
+        self._packing: Packing | None = None
 
     def put(self, payload: bytes) -> BlobHash:
         blob = blob_hash(payload)
@@ -76,7 +56,7 @@ class SqliteBlobs:
         if self._packing is None:
             row = self._sql.one("select (select max(id) from blob), (select max(id) from pack)")
             last_blob, last_pack = row if row is not None else (None, None)
-            self._packing = _Packing((last_blob or 0) + 1, (last_pack or 0) + 1)
+            self._packing = Packing((last_blob or 0) + 1, (last_pack or 0) + 1)
         blobs = self._packing.take(payloads)
         self._sql.many("insert into blob (id, hash, size, pack, at) values (?, ?, ?, ?, ?)", blobs)
         self._ids.update(zip(payloads, (row[0] for row in blobs), strict=True))
@@ -163,7 +143,7 @@ class SqliteBlobs:
         rest = [held[at : at + size] for _, at, size in kept]
         self._sql.run(
             "update pack set size = ?, crc32 = ?, zstd = ?, data = ? where id = ?",
-            (*_packed(b"".join(rest)), pack),
+            (*packed(b"".join(rest)), pack),
         )
         ends = itertools.accumulate(map(len, rest), initial=0)
         self._sql.many(
@@ -185,7 +165,7 @@ class SqliteBlobs:
         first, last = start // BLOB_CHUNK_BYTES, (end - 1) // BLOB_CHUNK_BYTES
         pieces: list[bytes] = []
         for number in range(first, last + 1):
-            held = self._unpacked(pack + number)
+            held = self._unpacked(pack + number, end - number * BLOB_CHUNK_BYTES)
             if held is None:
                 raise IntegrityError(
                     f"the pack {pack + number} of the payload {blob} is missing or damaged."
@@ -197,110 +177,20 @@ class SqliteBlobs:
             raise IntegrityError(f"the payload {blob} is shorter than it was.")
         return found
 
-    def _unpacked(self, pack: int) -> bytes | None:
-        """What a pack holds, or None when it is not what was stored. Neighbours are read often."""
-        if self._packing is not None and (held := self._packing.held(pack)) is not None:
-            return held
+    def _unpacked(self, pack: int, end: int = BLOB_CHUNK_BYTES) -> bytes | None:
+        """What a pack holds up to ``end`` at least, or None when it is not what was stored.
+
+        It is kept, for neighbours are read often.
+        """
+        if self._packing is not None and (opened := self._packing.opened(pack)) is not None:
+            return opened.until(end)
         if self._opened is None or self._opened[0] != pack:
             row = self._sql.one("select size, crc32, zstd, data from pack where id = ?", (pack,))
-            held = None if row is None else _unpacked(row)
-            if held is None:
+            if row is None:
                 return None
-            self._opened = (pack, held)
-        return self._opened[1]
-
-
-class _Pack(NamedTuple):
-    """A whole pack of a transaction that is going on, and its compressed form in the making."""
-
-    first_blob: int
-    end_blob: int
-    packed: Future[tuple[int, int, int, bytes]]
-
-
-class _Packing:
-    """Which payload goes where in one transaction: small ones into a pack until it is full.
-
-    ``blob`` and ``pack`` are the next numbers of rows. Whole packs are compressed beside what the
-    transaction does meanwhile, and are rows when it ends.
-    """
-
-    def __init__(self, blob: int, pack: int) -> None:
-        self._blob = blob
-        self._pack = pack
-        self._whole: dict[int, _Pack] = {}
-        self._open: tuple[int, int] | None = None  # the gathering pack, and its first blob
-        self._members: list[bytes] = []
-        self._total = 0
-
-    def held(self, pack: int) -> bytes | None:
-        """What is in a pack of this transaction; None for another one."""
-        if self._open is not None and self._open[0] == pack:
-            return b"".join(self._members)
-        return _unpacked(self._whole[pack].packed.result()) if pack in self._whole else None
-
-    def take(self, payloads: dict[BlobHash, bytes]) -> list[_BlobRow]:
-        """The rows of these payloads, each with its place in a pack."""
-        blobs: list[_BlobRow] = []
-        for blob, payload in payloads.items():
-            size = len(payload)
-            if size <= SMALL_BYTES_MAX:
-                if self._total + size > BLOB_CHUNK_BYTES:
-                    self.end()
-                if self._open is None:
-                    self._open = (self._pack, self._blob)
-                    self._pack += 1
-                row = (self._blob, bytes.fromhex(blob), size, self._open[0], self._total)
-                blobs.append(row)
-                self._blob += 1
-                self._members.append(payload)
-                self._total += size
-                continue
-            blobs.append((self._blob, bytes.fromhex(blob), size, self._pack, 0))
-            self._blob += 1
-            for at in range(0, len(payload), BLOB_CHUNK_BYTES):
-                chunk = payload[at : at + BLOB_CHUNK_BYTES]
-                self._end(self._pack, self._blob - 1, chunk)
-                self._pack += 1
-        return blobs
-
-    def close(self) -> list[_PackRow]:
-        """The rows of all packs."""
-        self.end()
-        return [
-            (number, pack.first_blob, pack.end_blob, *pack.packed.result())
-            for number, pack in self._whole.items()
-        ]
-
-    def end(self) -> None:
-        """Compress the pack that gathers small ones, as it is."""
-        if self._open is not None:
-            pack, first_blob = self._open
-            self._end(pack, first_blob, b"".join(self._members))
-            self._open, self._members, self._total = None, [], 0
-
-    def _end(self, pack: int, first_blob: int, held: bytes) -> None:
-        packed = _compressing.submit(_packed, held)
-        self._whole[pack] = _Pack(first_blob, self._blob, packed)
+            self._opened = (pack, Opened(row))
+        return self._opened[1].until(end)
 
 
 def _json(values: Collection[BlobHash] | Collection[int]) -> str:
     return msgspec.json.encode(sorted(values)).decode()
-
-
-def _packed(held: bytes) -> tuple[int, int, int, bytes]:
-    compressed = zstd.compress(held, level=ZSTD_LEVEL)
-    smaller = len(compressed) < len(held)
-    return len(held), crc32(held), int(smaller), compressed if smaller else held
-
-
-def _unpacked(row: Row) -> bytes | None:
-    """The bytes of a pack, or None when they are not what was stored."""
-    size, checksum, compressed, data = row
-    if compressed:
-        try:
-            # One byte more than expected shows a pack that is too long, and bounds it.
-            data = zstd.ZstdDecompressor().decompress(data, max_length=size + 1)
-        except (zstd.ZstdError, EOFError):
-            return None
-    return data if len(data) == size and crc32(data) == checksum else None

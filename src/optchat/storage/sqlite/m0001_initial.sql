@@ -101,7 +101,7 @@ create table pack (
   first_blob integer not null,           -- what may lie in it: blobs from here
   end_blob integer not null,             -- to before here
   size integer not null,                 -- before compression
-  crc32 integer not null,                -- of the bytes before compression
+  crc32 integer not null,                -- of `data`
   zstd integer not null,                 -- 0: stored as it is, because compression did not help
   data blob not null
 ) strict;
