@@ -40,8 +40,10 @@ class Inside(threading.local):
     unit = False
 
     def check(self) -> None:
-        """Raises:
-        StorageError: it is.
+        """Refuse what cannot be done from inside one.
+
+        Raises:
+            StorageError: the thread is inside.
         """
         if self.unit:
             raise StorageError("A unit of work cannot open another one.")
