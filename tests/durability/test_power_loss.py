@@ -114,7 +114,6 @@ def run_workload(folder: Path, *, level: int) -> tuple[Disk, list[Acknowledged]]
         patched.setattr(writer_module, "CHECKPOINT_PAGES", 60)
         patched.setattr(writer_module, "TRUNCATE_PAGES", 120)
         store = Recorded(folder / NAME, made, told, level)
-        store._writer.truncate_at = 120
         service = Service(store, deps, folder)
         worker = Worker(store, deps, DeterministicModel(), "w")
         a, b = (ScriptedSession(service, name) for name in "AB")

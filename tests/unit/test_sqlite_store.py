@@ -284,10 +284,8 @@ def test_a_step_that_fails_leaves_the_schema_before_it(path):
         migrate_with(path, m0002_fails)
     store = SqliteStore(path)
     assert get(store, "key") == "value"
-    assert (
-        store._writer.do(lambda c: c.all("select name from sqlite_schema where name = 'more'"))
-        == []
-    )
+    named = "select name from sqlite_schema where name = 'more'"
+    assert store._writer.do(lambda c: c.all(named)) == []
     assert store.drop_backups() == 1
     assert backups(path) == ()
     store.close()
@@ -491,9 +489,8 @@ def test_the_log_stays_bounded_while_readers_come_and_go(path, store, monkeypatc
                 leave.set()
                 before, after = reader.result()
                 assert before == after
-            store._writer.do(
-                lambda connection: None
-            )  # behind any checkpoint that the commit led to
+            # Behind any checkpoint that the commit led to.
+            store._writer.do(lambda connection: None)
             sizes.append((path.parent / "store.db-wal").stat().st_size)
     pages_max = 200 + 2 * 16
     assert max(sizes) < pages_max * (4096 + 24), "120 writes are 5 MB of log"
@@ -719,6 +716,28 @@ def test_acknowledged_commits_survive_a_killed_writer_at_random_points(path):
         assert all(halves.count(half) == 2 for half in set(halves))
         store.close()
         path.unlink()
+
+
+def test_a_statement_that_is_used_once_a_transaction_is_not_parsed_again(path):
+    """However often others are used between."""
+    store = SqliteStore(path)
+
+    def parsed(work):
+        def look(connection):
+            before = connection._db.cache_stats()["misses"]
+            work(connection)
+            return connection._db.cache_stats()["misses"] - before
+
+        return store._writer.do(look)
+
+    def others(connection):
+        for _ in range(300):
+            connection.one("select 2")
+
+    assert parsed(lambda c: c.one("select 1")) == 1
+    assert parsed(others) == 1
+    assert parsed(lambda c: c.one("select 1")) == 0
+    store.close()
 
 
 def test_a_statement_is_planned_once_whatever_the_values(path):

@@ -91,7 +91,6 @@ class SqliteStore:
         self, work: Callable[[Tx], T], committing: Callable[[], None] | None = None
     ) -> Future[T]:
         """``write`` without waiting: the future is done after the commit, or the failure."""
-        self._inside.check()
         return self._writer.submit(work, committing)
 
     def read(self, work: Callable[[Tx], T]) -> T:

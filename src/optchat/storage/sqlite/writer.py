@@ -115,6 +115,7 @@ class Writer:
 
     def submit(self, work: Callable[[Tx], T], committing: Callable[[], None] | None) -> Future[T]:
         """Have a unit of work run; the future is done after the commit, or the failure."""
+        self._inside.check()
         unit = _Unit(work, committing)
         self._send(unit)
         return unit.future
@@ -216,9 +217,8 @@ class Writer:
             tx.flush()
             unit.placed()
         except BaseException as error:  # whatever it is belongs to who asked
-            if (
-                not self.connection.in_transaction
-            ):  # SQLite rolled all of it back, as on a full disk
+            # SQLite may have rolled all of it back, as on a full disk.
+            if not self.connection.in_transaction:
                 raise self._lost(error) from error
             self.connection.run("rollback to unit")
             unit.fail(error)
